@@ -11,3 +11,5 @@ require (
 	go.uber.org/goleak v1.3.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 )
+
+tool github.com/cilium/ebpf/cmd/bpf2go

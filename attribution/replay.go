@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attribution
+
+import (
+	"fmt"
+	"time"
+)
+
+// Outcome is one interval that ended with a write: TTFT with the first content, or
+// the gap before a later record.
+type Outcome struct {
+	Kind TraceKind
+	// FirstWrite is the time from the last request byte to the first response
+	// write, set where this write is the first.
+	FirstWrite time.Duration
+	Pos        uint64 // position after the write's last byte
+	Exchange   uint32
+	Begin, End time.Duration
+	Breakdown
+}
+
+// Options say which signals stood behind the steps.
+type Options struct {
+	// NoSched: who was woken is not known, so the way from arrival to read
+	// cannot be split and is Unexplained.
+	NoSched bool
+}
+
+// maxWaiting is how many writes of one connection are told apart while none has
+// left (WRITES in bpf/include/conn.h).
+const maxWaiting = 4
+
+type phase int
+
+const (
+	phaseUnknown phase = iota
+	phaseIdle
+	phaseRequest
+	phaseResponse
+)
+
+type write struct {
+	start          time.Duration
+	end            uint32
+	class          WriteClass
+	first, content bool
+}
+
+// machine is the state of one connection, as struct conn in the kernel.
+type machine struct {
+	opts                                Options
+	phase                               phase
+	exchange                            uint32
+	accepted                            time.Duration
+	firstArrived, lastArrived           time.Duration
+	read, readArrived, ran, handed      time.Duration
+	nextRan, nextHanded                 time.Duration
+	firstArrivedPos, arrivedPos         uint32
+	readPos, requestEnd                 uint32
+	unseenRead, contentBegun, gapsValid bool
+	prevLeft                            time.Duration
+	ttftBegin                           time.Duration
+	ttft                                [NumStages]time.Duration // accept_wait to reader, and unexplained
+	waiting                             []write
+	out                                 []Outcome
+}
+
+// Replay computes the intervals that steps, in the order in which they were
+// recorded, tell of. It gives what the kernel's counted tier gives for the same
+// steps. Positions are compared as 32-bit numbers, so a connection's position may
+// wrap. A step of no known kind is an error, and so is a write that left before it
+// began.
+func Replay(steps []Step, opts Options) ([]Outcome, error) {
+	m := &machine{opts: opts}
+	for i, s := range steps {
+		if err := m.step(s); err != nil {
+			return m.out, fmt.Errorf("step %d: %w", i, err)
+		}
+	}
+	return m.out, nil
+}
+
+func before(a, b uint32) bool { return int32(a-b) < 0 }
+
+func laterBy(t, than time.Duration) time.Duration { return max(0, t-than) }
+
+func (m *machine) step(s Step) error {
+	pos := uint32(s.Pos)
+	switch s.Kind {
+	case Arrived:
+		if pos == m.arrivedPos {
+			return nil
+		}
+		if m.readPos == m.arrivedPos {
+			m.firstArrived, m.firstArrivedPos = s.Time, pos
+		}
+		m.lastArrived, m.arrivedPos = s.Time, pos
+	case Ran:
+		m.nextRan = s.Time
+	case Handed:
+		m.nextHanded = s.Time
+	case Read:
+		m.onRead(s, pos)
+	case Send:
+		m.onSend(s, pos)
+	case Cut:
+		m.onCut(pos, s.Class != 0)
+	case Sent, Left:
+		return m.onLeft(pos, s.Time)
+	case Established:
+		m.phase = phaseIdle
+	case Accepted:
+		m.accepted = s.Time
+	default:
+		return fmt.Errorf("%w: kind %d", ErrStep, s.Kind)
+	}
+	return nil
+}
+
+func (m *machine) onRead(s Step, pos uint32) {
+	if m.phase != phaseRequest && (m.phase != phaseResponse || before(m.requestEnd, pos)) {
+		m.phase = phaseRequest
+		m.exchange++
+	}
+	m.readArrived = m.firstArrived
+	if pos == m.arrivedPos || before(m.firstArrivedPos, pos) {
+		m.readArrived = m.lastArrived
+	}
+	m.read, m.readPos = s.Time, pos
+	m.unseenRead = s.Class == 1
+	m.ran, m.handed = m.nextRan, m.nextHanded
+	m.nextRan, m.nextHanded = 0, 0
+}
+
+func (m *machine) onSend(s Step, pos uint32) {
+	w := write{start: s.Time, end: pos, class: s.Class}
+	if m.phase == phaseRequest && s.Class != Interim {
+		m.phase = phaseResponse
+		m.requestEnd = m.arrivedPos
+		m.contentBegun, m.gapsValid = false, false
+		m.fixTTFT()
+		w.first = true
+	}
+	if m.phase == phaseResponse && s.Class == Content && !m.contentBegun {
+		m.contentBegun = true
+		w.content = true
+	}
+	if len(m.waiting) >= maxWaiting {
+		m.waiting[len(m.waiting)-1].end = pos
+		return
+	}
+	m.waiting = append(m.waiting, w)
+}
+
+func (m *machine) onCut(pos uint32, some bool) {
+	n := len(m.waiting)
+	if n == 0 || !before(pos, m.waiting[n-1].end) {
+		return
+	}
+	w := &m.waiting[n-1]
+	if some {
+		w.end = pos
+		return
+	}
+	if w.first {
+		m.phase = phaseRequest
+	}
+	if w.content {
+		m.contentBegun = false
+	}
+	m.waiting = m.waiting[:n-1]
+}
+
+// fixTTFT partitions the way of the request's last byte up to its read.
+func (m *machine) fixTTFT() {
+	at := m.readArrived
+	m.ttftBegin = at
+	m.ttft = [NumStages]time.Duration{}
+	for _, p := range []struct {
+		stage Stage
+		end   time.Duration
+	}{{AcceptWait, m.accepted}, {WakeToRun, m.ran}, {RuntimeHandoff, m.handed}, {Reader, m.read}} {
+		d := laterBy(p.end, at)
+		m.ttft[p.stage] = d
+		at += d
+	}
+	if m.opts.NoSched || m.unseenRead {
+		m.ttft[Unexplained], m.ttft[Reader] = m.ttft[Reader], 0
+	}
+}
+
+func (m *machine) onLeft(pos uint32, t time.Duration) error {
+	for len(m.waiting) > 0 && !before(pos, m.waiting[0].end) {
+		w := m.waiting[0]
+		m.waiting = m.waiting[1:]
+		if t < w.start {
+			return fmt.Errorf("%w: a write left %v before it began", ErrTime, w.start-t)
+		}
+		m.left(w, t)
+	}
+	return nil
+}
+
+func (m *machine) left(w write, t time.Duration) {
+	switch {
+	case w.first || w.content:
+		if o, ok := m.answered(w, t); ok {
+			m.out = append(m.out, o)
+		}
+	case w.class == Content && m.gapsValid:
+		m.out = append(m.out, m.gap(w, t))
+	}
+	if w.class == Content {
+		m.prevLeft = t
+		m.gapsValid = true
+	}
+}
+
+// answered makes the outcome of the first response write, or of the first with
+// content; Kind is 0 where there was no content yet.
+func (m *machine) answered(w write, t time.Duration) (Outcome, bool) {
+	if m.ttftBegin == 0 || w.start < m.ttftBegin {
+		return Outcome{}, false
+	}
+	o := Outcome{Pos: uint64(w.end), Exchange: m.exchange, Begin: m.ttftBegin, End: t}
+	if w.first {
+		o.FirstWrite = t - m.ttftBegin
+	}
+	if !w.content {
+		return o, true
+	}
+	o.Kind = TraceTTFT
+	o.Total = t - m.ttftBegin
+	o.Stages = m.ttft
+	var sum time.Duration
+	for _, d := range m.ttft {
+		sum += d
+	}
+	o.Stages[Engine] = laterBy(w.start, m.ttftBegin+sum)
+	o.Stages[SendQueue] = o.Total - sum - o.Stages[Engine]
+	return o, true
+}
+
+func (m *machine) gap(w write, t time.Duration) Outcome {
+	o := Outcome{Kind: TraceGap, Pos: uint64(w.end), Exchange: m.exchange, Begin: m.prevLeft, End: t}
+	o.Total = laterBy(t, m.prevLeft)
+	o.Stages[Engine] = min(laterBy(w.start, m.prevLeft), o.Total)
+	o.Stages[SendQueue] = o.Total - o.Stages[Engine]
+	return o
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/velo-agent/velo-agent/bpf/ladder"
+)
+
+// Flag tells the programs which signals are there (enum config_flag).
+type Flag uint64
+
+// The flags.
+const (
+	FlagSendStart Flag = 1 << iota
+	FlagAcceptExit
+	FlagAcceptReturn
+	FlagSched
+	FlagContent
+)
+
+// Tracing says which exchanges and gaps leave the kernel as records.
+type Tracing struct {
+	TTFT time.Duration // a longer TTFT does; 0: none for its length
+	Gap  time.Duration // a longer gap does; 0: none for its length
+	// Sample traces one exchange in this many, rounded up to a power of two;
+	// 0: none, 1: every one.
+	Sample  uint32
+	AllGaps bool // every gap, however short
+}
+
+// configMu: the kernel only reads these fields, all writers are here.
+var configMu sync.Mutex
+
+func (m *Maps) changeConfig(f func(*mapsConfig)) error {
+	configMu.Lock()
+	defer configMu.Unlock()
+	var c mapsConfig
+	cm := m.collection.Maps["config_map"]
+	if err := cm.Lookup(uint32(0), &c); err != nil {
+		return fmt.Errorf("reading the programs' configuration: %w", err)
+	}
+	f(&c)
+	if err := cm.Update(uint32(0), &c, ebpf.UpdateExist); err != nil {
+		return fmt.Errorf("changing the programs' configuration: %w", err)
+	}
+	return nil
+}
+
+// Trace sets what is traced.
+func (m *Maps) Trace(t Tracing) error {
+	return m.changeConfig(func(c *mapsConfig) {
+		c.TtftThreshold, c.GapThreshold, c.SampleMask = math.MaxUint64, math.MaxUint64, math.MaxUint32
+		if t.TTFT > 0 {
+			c.TtftThreshold = uint64(t.TTFT)
+		}
+		if t.Gap > 0 {
+			c.GapThreshold = uint64(t.Gap)
+		}
+		if t.AllGaps {
+			c.GapThreshold = 0
+		}
+		if t.Sample > 0 {
+			mask := uint64(1)
+			for mask < uint64(t.Sample) {
+				mask <<= 1
+			}
+			c.SampleMask = mask - 1
+		}
+	})
+}
+
+// SetFlag tells the programs that a signal is there, or is not any more.
+func (m *Maps) SetFlag(f Flag, on bool) error {
+	return m.changeConfig(func(c *mapsConfig) {
+		if on {
+			c.Flags |= uint64(f)
+		} else {
+			c.Flags &^= uint64(f)
+		}
+	})
+}
+
+// Backlogged returns how many sends have returned with data that had not left.
+func (m *Maps) Backlogged() (uint64, error) {
+	var c mapsConfig
+	if err := m.collection.Maps["config_map"].Lookup(uint32(0), &c); err != nil {
+		return 0, fmt.Errorf("reading the programs' configuration: %w", err)
+	}
+	return c.Backlogged, nil
+}
+
+// Flagged sets f while the rung is in use.
+func (m *Maps) Flagged(f Flag, r ladder.Rung) ladder.Rung {
+	return ladder.Rung{Name: r.Name, Attach: func() (io.Closer, error) {
+		c, err := r.Attach()
+		if err != nil {
+			return nil, err
+		}
+		if err := m.SetFlag(f, true); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return &flagged{m, f, c}, nil
+	}}
+}
+
+type flagged struct {
+	maps *Maps
+	flag Flag
+	io.Closer
+}
+
+func (f *flagged) Close() error {
+	return errors.Join(f.maps.SetFlag(f.flag, false), f.Closer.Close())
+}

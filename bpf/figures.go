@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/velo-agent/velo-agent/attribution"
+)
+
+// Limits of the shared maps (bpf/include/port.h, wake.h).
+const (
+	MaxPorts = 128
+	MaxRoles = 64
+)
+
+// WatchKey names a port of a network namespace. Remote means the sockets that
+// connect to it.
+type WatchKey struct {
+	NetNS  uint32 // inode number of the namespace
+	Port   uint16
+	Remote bool
+}
+
+// Watch gives the figures of key the place index, below MaxPorts.
+func (m *Maps) Watch(key WatchKey, index int) error {
+	k := mapsWatchKey{Netns: key.NetNS, Port: key.Port}
+	if key.Remote {
+		k.Remote = 1
+	}
+	if err := m.collection.Maps["watch_map"].Put(&k, uint32(index)); err != nil {
+		return fmt.Errorf("watching port %d: %w", key.Port, err)
+	}
+	return nil
+}
+
+// ThreadName is what a thread is counted under.
+type ThreadName struct {
+	Role int // below MaxRoles
+	Port int // where its process's EMFILE is counted
+}
+
+// NameThreads sets what the next run of the task iterator marks.
+func (m *Maps) NameThreads(names map[int]ThreadName) error {
+	tm := m.collection.Maps["thread_marks"]
+	for tid, n := range names {
+		if err := tm.Put(uint32(tid), &mapsThreadKey{Role: uint32(n.Role), Port: uint32(n.Port)}); err != nil {
+			return fmt.Errorf("naming thread %d: %w", tid, err)
+		}
+	}
+	return nil
+}
+
+// ForgetThreads empties the list again; the marks stay.
+func (m *Maps) ForgetThreads(names map[int]ThreadName) error {
+	tm := m.collection.Maps["thread_marks"]
+	for tid := range names {
+		if err := tm.Delete(uint32(tid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forgetting thread %d: %w", tid, err)
+		}
+	}
+	return nil
+}
+
+// PortFigures is what the counted tier holds of one port, since the maps were
+// made. Times are exact sums; jiffies are the kernel's ticks.
+type PortFigures struct {
+	Connections, Exchanges, Writes     uint64
+	AcceptArrivals, AcceptHighWater    uint64
+	AcceptWaits, AcceptUnknown, EMFILE uint64
+	Retransmits                        uint64
+	ResetsSent, ResetsReceived         uint64
+	ZeroWindows, BlockedWrites         uint64
+	EarlyAnswers                       uint64
+	RwndJiffies, SndbufJiffies         uint64
+	TTFT, FirstWrite, Gap, AcceptWait  attribution.Histogram
+	TTFTStages, GapStages              [attribution.NumStages]attribution.Histogram
+}
+
+// Port reads the figures at index.
+func (m *Maps) Port(index int) (*PortFigures, error) {
+	var p mapsPort
+	if err := m.collection.Maps["ports"].Lookup(uint32(index), &p); err != nil {
+		return nil, fmt.Errorf("reading the figures of port index %d: %w", index, err)
+	}
+	f := &PortFigures{
+		Connections: p.Connections, Exchanges: p.Exchanges, Writes: p.Writes,
+		AcceptArrivals: p.AcceptArrivals, AcceptHighWater: p.AcceptHighWater,
+		AcceptWaits: p.AcceptWaits, AcceptUnknown: p.AcceptUnknown, EMFILE: p.AcceptEmfile,
+		Retransmits: p.Retransmits, ResetsSent: p.ResetsSent, ResetsReceived: p.ResetsReceived,
+		ZeroWindows: p.ZeroWindows, BlockedWrites: p.BlockedWrites, EarlyAnswers: p.EarlyAnswers,
+		RwndJiffies: p.RwndJiffies, SndbufJiffies: p.SndbufJiffies,
+		TTFT: p.Ttft.histogram(0), FirstWrite: p.FirstWrite.histogram(0), Gap: p.Gap.histogram(p.Writes),
+		AcceptWait: p.AcceptWait.histogram(p.AcceptWaits),
+	}
+	for s := range attribution.NumStages {
+		f.TTFTStages[s] = p.TtftStages[s].histogram(f.TTFT.Total)
+	}
+	f.GapStages[attribution.Engine] = p.GapEngine.histogram(f.Gap.Total)
+	f.GapStages[attribution.SendQueue] = p.GapSendQueue.histogram(f.Gap.Total)
+	return f, nil
+}
+
+// histogram converts; the kernel does not count samples of zero, so they are what
+// is missing from the expected number.
+func (h *mapsHist) histogram(expected uint64) attribution.Histogram {
+	out := attribution.Histogram{SumTime: time.Duration(h.Sum), MaxTime: time.Duration(h.Max)}
+	for i, n := range h.Counts {
+		out.Counts[i] = uint64(n)
+		out.Total += uint64(n)
+	}
+	if expected > out.Total {
+		out.Counts[0] += expected - out.Total
+		out.Total = expected
+	}
+	return out
+}
+
+// RoleFigures is what the counted tier holds of one thread role.
+type RoleFigures struct {
+	Wakeups, Preemptions uint64
+	Wait                 attribution.Histogram // woken or pre-empted, until it runs
+}
+
+// Role reads the figures at index.
+func (m *Maps) Role(index int) (*RoleFigures, error) {
+	var r mapsRoleStats
+	if err := m.collection.Maps["roles"].Lookup(uint32(index), &r); err != nil {
+		return nil, fmt.Errorf("reading the figures of role index %d: %w", index, err)
+	}
+	return &RoleFigures{Wakeups: r.Wakeups, Preemptions: r.Preemptions, Wait: r.Wait.histogram(0)}, nil
+}
+
+// lostReasons are the names of enum lost_reason, "<place>/<reason>".
+var lostReasons = []string{
+	"records/ring_full", "accepting/map_full", "threads/storage", "conns/storage",
+	"writes/queue_full", "wakes/collision", "stages/impossible_time", "ports/no_index",
+	"writes/left_unseen",
+}
+
+// Lost reads what was lost in the kernel, by place and reason; zeros are left in.
+func (m *Maps) Lost() (map[string]uint64, error) {
+	out := make(map[string]uint64, len(lostReasons))
+	for i, name := range lostReasons {
+		var perCPU []uint64
+		if err := m.collection.Maps["lost_map"].Lookup(uint32(i), &perCPU); err != nil {
+			return nil, fmt.Errorf("reading what was lost (%s): %w", name, err)
+		}
+		for _, n := range perCPU {
+			out[name] += n
+		}
+	}
+	return out, nil
+}
+
+// ProgramCost is what one attached program has cost since the kernel's run
+// statistics were switched on.
+type ProgramCost struct {
+	Name string
+	Runs uint64
+	Time time.Duration
+}
+
+// Costs reads the run statistics of the attached programs.
+func (m *Maps) Costs() []ProgramCost {
+	var out []ProgramCost
+	for name, p := range m.programs {
+		if s, err := p.Stats(); err == nil {
+			out = append(out, ProgramCost{Name: name, Runs: s.RunCount, Time: s.Runtime})
+		}
+	}
+	return out
+}
+
+// connBytes is what one marked connection takes in socket storage, with the
+// kernel's own head of an element.
+const connBytes = 832 + 96
+
+// Memory returns the kernel memory of the maps in bytes, with that of conns
+// marked connections.
+func (m *Maps) Memory(conns uint64) uint64 {
+	total := conns * connBytes
+	for _, mm := range m.collection.Maps {
+		if info, err := mm.Info(); err == nil {
+			if b, ok := info.Memlock(); ok {
+				total += b
+			}
+		}
+	}
+	return total
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What is watched, and the figures of each watched port. */
+#pragma once
+
+#include "histogram.h"
+#include "stage.h"
+
+#define MAX_PORTS 128
+
+/* A watched port of a network namespace. remote is set where the sockets that
+ * connect *to* the port are meant (the other end of the same connection). */
+struct watch_key {
+	u32 netns; /* inode number of the namespace */
+	u16 port;  /* host byte order */
+	u16 remote;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PORTS * 2);
+	__type(key, struct watch_key);
+	__type(value, u32); /* index into ports */
+} watch_map SEC(".maps");
+
+struct port {
+	u64 connections; /* accepted or found */
+	u64 exchanges;	 /* requests that were answered */
+	u64 writes;	 /* response writes that are records */
+	u64 accept_arrivals;
+	u64 accept_high_water;
+	u64 accept_waits;     /* connections whose wait is known */
+	u64 accept_unknown;   /* those whose wait could not be bounded */
+	u64 accept_emfile;    /* accept failed for want of descriptors */
+	u64 retransmits;
+	u64 resets_sent;
+	u64 resets_received;
+	u64 zero_windows;     /* sends that returned with the peer's window closed */
+	u64 blocked_writes;   /* sends that returned with data that had not left */
+	u64 early_answers;    /* written before the request had been read */
+	u64 rwnd_jiffies;     /* closed connections: time limited by the peer's window */
+	u64 sndbuf_jiffies;   /* closed connections: time limited by the send buffer */
+	struct hist ttft;
+	struct hist first_write;
+	struct hist gap;
+	struct hist accept_wait;
+	struct hist ttft_stages[STAGES];
+	struct hist gap_send_queue; /* what is not send_queue in a gap is engine */
+	struct hist gap_engine;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PORTS);
+	__type(key, u32);
+	__type(value, struct port);
+} ports SEC(".maps");
+
+static __always_inline struct port *port_of(u32 index)
+{
+	return bpf_map_lookup_elem(&ports, &index);
+}
+
+#define COUNT(field) __sync_fetch_and_add(&(field), 1)

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Positions: 64-bit counts of bytes in one direction that need no initial
+ * sequence number, so they fit a connection of any age. The socket lock must be
+ * held, or the parts may not belong together. */
+#pragma once
+
+#include "kernel.h"
+
+static __always_inline u64 pos_arrived(struct tcp_sock *tp)
+{
+	return tp->bytes_received;
+}
+
+static __always_inline u64 pos_read(struct tcp_sock *tp)
+{
+	return tp->bytes_received - (u32)(tp->rcv_nxt - tp->copied_seq);
+}
+
+static __always_inline u64 pos_written(struct tcp_sock *tp)
+{
+	return tp->bytes_acked + (u32)(tp->write_seq - tp->snd_una);
+}
+
+static __always_inline u64 pos_left(struct tcp_sock *tp)
+{
+	return tp->bytes_acked + (u32)(tp->snd_nxt - tp->snd_una);
+}
+
+/* The sequence number a lies before b. */
+static __always_inline int before(u32 a, u32 b)
+{
+	return (s32)(a - b) < 0;
+}

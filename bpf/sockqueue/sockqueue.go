@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sockqueue watches the queues of a socket: when bytes arrive, are read,
+// are handed in and leave.
+package sockqueue
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/velo-agent/velo-agent/bpf"
+	"github.com/velo-agent/velo-agent/bpf/ladder"
+)
+
+// Arrived is the signal that bytes became readable.
+func Arrived(m *bpf.Maps) ladder.Signal {
+	return ladder.Signal{Name: "arrived", Rungs: []ladder.Rung{
+		m.Rung("tp_btf/sk_data_ready", loadSockqueue, "arrived"),
+		m.Rung("fentry/sock_def_readable", loadSockqueue, "arrived_fentry"),
+		m.Rung("tp_btf/tcp_probe", loadSockqueue, "arrived_probe"),
+	}}
+}
+
+// Read is the signal that the application took bytes. tcp_rcv_space_adjust is the
+// better one: it runs with the socket locked, sees splice, and neither EAGAIN nor
+// Unix sockets cost anything.
+func Read(m *bpf.Maps) ladder.Signal {
+	return ladder.Signal{Name: "read", Rungs: []ladder.Rung{
+		m.Rung("tp_btf/tcp_rcv_space_adjust", loadSockqueue, "read_done"),
+		m.Rung("tp_btf/sock_recv_length", loadSockqueue, "read_return"),
+	}}
+}
+
+// SendStart is the signal that the application hands bytes in; it also looks at
+// the first bytes of first writes, unless content is switched off.
+func SendStart(m *bpf.Maps) ladder.Signal {
+	return ladder.Signal{Name: "send_start", Rungs: []ladder.Rung{
+		m.Flagged(bpf.FlagSendStart, m.Rung("tp_btf/tcp_sendmsg_locked", loadSockqueue, "send_begins")),
+		m.Flagged(bpf.FlagSendStart, m.Rung("fentry/tcp_sendmsg", loadSockqueue, "send_begins_fentry")),
+	}}
+}
+
+// Left is the signal that bytes were given to the network.
+func Left(m *bpf.Maps) ladder.Signal {
+	return ladder.Signal{Name: "left", Rungs: []ladder.Rung{
+		m.Rung("tp_btf/sock_send_length", loadSockqueue, "sent"),
+		m.Rung("fexit/tcp_sendmsg", loadSockqueue, "sent_fexit"),
+	}}
+}
+
+// LeftLater is the signal that bytes left after their send had returned. It is
+// attached only while some send leaves data behind.
+func LeftLater(m *bpf.Maps) ladder.Signal {
+	return ladder.Signal{Name: "left_later", Rungs: []ladder.Rung{
+		m.Rung("tp_btf/tcp_probe", loadSockqueue, "acknowledged"),
+	}}
+}
+
+// Socket is what the kernel's list says of one socket of a watched port.
+type Socket struct {
+	Cookie         uint64
+	Port           int // index of the watched port
+	State          uint32
+	LocalPort      uint16
+	RemotePort     uint16
+	Depth, Limit   uint32 // of a listener's accept queue
+	Arrived, Read  uint64 // positions
+	Written, Left  uint64
+	RwndJiffies    uint32 // time limited by the peer's window since it was marked
+	SndbufJiffies  uint32 // time limited by the send buffer
+	Retransmits    uint32
+	Jiffies, Ktime uint64
+	Marked         bool // by this run
+}
+
+// The TCP states that Mark reports.
+const (
+	Established = 1
+	Listen      = 10
+)
+
+// Marker marks the sockets that are older than the agent.
+type Marker struct{ iter *bpf.Iterator }
+
+// NewMarker loads the iterator.
+func NewMarker(m *bpf.Maps) (*Marker, error) {
+	it, err := m.NewIterator(loadSockqueue, "mark")
+	if err != nil {
+		return nil, fmt.Errorf("loading the socket iterator: %w", err)
+	}
+	return &Marker{it}, nil
+}
+
+// Close unloads the iterator.
+func (k *Marker) Close() error { return k.iter.Close() }
+
+// Mark walks the TCP sockets of the calling thread's network namespace, marks
+// those of watched ports, and hands each to f.
+func (k *Marker) Mark(f func(Socket)) error {
+	return k.iter.Run(func(r io.Reader) error {
+		return bpf.ReadEach(r, func(l *sockqueueSockLine) {
+			f(Socket{
+				Cookie: l.Cookie, Port: int(l.Port), State: l.State, LocalPort: l.LocalPort, RemotePort: l.RemotePort,
+				Depth: l.Depth, Limit: l.Limit, Arrived: l.Arrived, Read: l.Read, Written: l.Written, Left: l.Left,
+				RwndJiffies: l.RwndJiffies, SndbufJiffies: l.SndbufJiffies, Retransmits: l.Retransmits,
+				Jiffies: l.Jiffies, Ktime: l.Ktime, Marked: l.Marked != 0,
+			})
+		})
+	})
+}
