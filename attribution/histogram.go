@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// The bucket layout is shared with bpf/include/histogram.h: log-linear, 16
+// The bucket layout is shared with bpf/include/histogram.h: log-linear, 64
 // linear steps in each power of two from 1.024 µs to 2^38 ns (275 s). A value
-// that is reported as the middle of its bucket is wrong by at most 1/33 (3.1 %).
+// that is reported as the middle of its bucket is wrong by at most 1/129 (0.8 %).
 const (
 	histMinShift = 10
 	histMaxShift = 38
-	histSubBits  = 4
+	histSubBits  = 6
 	histSub      = 1 << histSubBits
 
 	// Buckets is the number of buckets of a Histogram: one for what is shorter
-	// than 1.024 µs, 16 for each power of two, one for what is longer than 275 s.
+	// than 1.024 µs, 64 for each power of two, one for what is longer than 275 s.
 	Buckets = (histMaxShift-histMinShift)*histSub + 2
 )
 

@@ -77,7 +77,7 @@ type mapsHist struct {
 	_        structs.HostLayout
 	Sum      uint64
 	Max      uint64
-	Counts   [450]uint32
+	Counts   [1794]uint32
 	Reserved [2]uint32
 }
 

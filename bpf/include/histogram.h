@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Log-linear histograms with the buckets of attribution/histogram.go: 16 steps
- * in each power of two from 2^10 ns to 2^38 ns, relative error at most 1/33. */
+/* Log-linear histograms with the buckets of attribution/histogram.go: 64 steps
+ * in each power of two from 2^10 ns to 2^38 ns, relative error at most 1/129. */
 #pragma once
 
 #include "kernel.h"
 
 #define HIST_MIN_SHIFT 10
 #define HIST_MAX_SHIFT 38
-#define HIST_SUB_BITS 4
+#define HIST_SUB_BITS 6
 #define HIST_BUCKETS (((HIST_MAX_SHIFT - HIST_MIN_SHIFT) << HIST_SUB_BITS) + 2)
 
 /* Shared by all CPUs and added to atomically: per-CPU copies would not fit the

@@ -62,8 +62,13 @@ struct sock_common {
 
 struct socket;
 
+typedef struct {
+	int counter;
+} KERNEL_TYPE atomic_t;
+
 struct sock {
 	struct sock_common __sk_common;
+	atomic_t sk_drops;
 	u32 sk_ack_backlog;
 	u32 sk_max_ack_backlog;
 	u8 sk_shutdown;

@@ -279,6 +279,8 @@ struct sock_line {
 	u32 rwnd_jiffies;
 	u32 sndbuf_jiffies;
 	u32 retransmits;
+	u32 drops; /* connections that a listener refused */
+	u32 netns;
 	u16 local_port;
 	u16 remote_port;
 	u8 marked; /* by this run */
@@ -358,6 +360,8 @@ int mark(struct bpf_iter__tcp *ctx)
 	l.rwnd_jiffies = tp->chrono_stat[1] - (c->role == ROLE_CONN ? c->rwnd_jiffies : 0);
 	l.sndbuf_jiffies = tp->chrono_stat[2] - (c->role == ROLE_CONN ? c->sndbuf_jiffies : 0);
 	l.retransmits = tp->total_retrans;
+	l.drops = tp->inet_conn.icsk_inet.sk.sk_drops.counter;
+	l.netns = key.netns;
 	l.local_port = skc->skc_num;
 	l.remote_port = bpf_ntohs(skc->skc_dport);
 	bpf_seq_write(ctx->meta->seq, &l, sizeof(l));

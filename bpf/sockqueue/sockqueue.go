@@ -69,6 +69,8 @@ type Socket struct {
 	RwndJiffies    uint32 // time limited by the peer's window since it was marked
 	SndbufJiffies  uint32 // time limited by the send buffer
 	Retransmits    uint32
+	Drops          uint32 // connections that a listener has refused since it began
+	NetNS          uint32
 	Jiffies, Ktime uint64
 	Marked         bool // by this run
 }
@@ -102,7 +104,7 @@ func (k *Marker) Mark(f func(Socket)) error {
 			f(Socket{
 				Cookie: l.Cookie, Port: int(l.Port), State: l.State, LocalPort: l.LocalPort, RemotePort: l.RemotePort,
 				Depth: l.Depth, Limit: l.Limit, Arrived: l.Arrived, Read: l.Read, Written: l.Written, Left: l.Left,
-				RwndJiffies: l.RwndJiffies, SndbufJiffies: l.SndbufJiffies, Retransmits: l.Retransmits,
+				RwndJiffies: l.RwndJiffies, SndbufJiffies: l.SndbufJiffies, Retransmits: l.Retransmits, Drops: l.Drops, NetNS: l.Netns,
 				Jiffies: l.Jiffies, Ktime: l.Ktime, Marked: l.Marked != 0,
 			})
 		})

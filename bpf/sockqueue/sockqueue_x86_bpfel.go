@@ -29,6 +29,8 @@ type sockqueueSockLine struct {
 	RwndJiffies   uint32
 	SndbufJiffies uint32
 	Retransmits   uint32
+	Drops         uint32
+	Netns         uint32
 	LocalPort     uint16
 	RemotePort    uint16
 	Marked        uint8

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/velo-agent/velo-agent/diagnosis"
+)
+
+// statsFor is how long the kernel's run statistics are on in a window: they cost
+// every BPF program of the node a little.
+const statsFor = time.Second
+
+// Progress is told what a long verb is at: done of whole. It must not block.
+type Progress func(what string, done, whole time.Duration)
+
+// Diagnose watches for the window and returns the report. An error that wraps
+// ErrNoSignal comes with a report of what could be had.
+func Diagnose(ctx context.Context, o Options, window time.Duration, tell Progress) (*diagnosis.Report, error) {
+	tell("attaching", 0, window)
+	s, err := Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if err := s.watch(ctx, window, tell); err != nil {
+		return nil, err
+	}
+	m, err := s.Measure()
+	if err != nil {
+		return nil, fmt.Errorf("measuring: %w", err)
+	}
+	return diagnosis.Build(m), s.Missing()
+}
+
+// watch waits for the window's end, or for ctx: what was seen until then counts.
+func (s *Session) watch(ctx context.Context, window time.Duration, tell Progress) error {
+	end := time.NewTimer(window)
+	defer end.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	stats := s.sampleStats()
+	defer stats()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-end.C:
+			return nil
+		case <-tick.C:
+			since := time.Since(s.begun)
+			if since > statsFor {
+				stats()
+			}
+			tell("measuring", min(since, window), window)
+		}
+	}
+}
+
+// sampleStats switches the kernel's run statistics on and returns how to switch
+// them off, which may be called twice.
+func (s *Session) sampleStats() func() {
+	if s.maps == nil {
+		return func() {}
+	}
+	c, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		s.opts.Log.Info("no run statistics of the programs", "error", err)
+		return func() {}
+	}
+	return func() {
+		if c != nil {
+			c.Close()
+			c = nil
+		}
+	}
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/velo-agent/velo-agent/bpf"
+	"github.com/velo-agent/velo-agent/bpf/sockqueue"
+	"github.com/velo-agent/velo-agent/preflight"
+)
+
+// roleKey is what threads are counted under: the first watched port of their
+// process, and the role of their name.
+type roleKey struct {
+	port int
+	name string
+}
+
+// marks remembers which threads are marked and which role has which index.
+type marks struct {
+	tids  map[int]bool
+	roles map[roleKey]int
+	names preflight.RoleTable
+}
+
+// mark looks for listeners and threads that are new and marks them.
+func (s *Session) mark() error {
+	found, err := resolve(s.opts.Host, s.opts.Watch)
+	if err != nil {
+		return err
+	}
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
+	s.targets.merge(found)
+	if s.sockets == nil {
+		return nil
+	}
+	if s.threads != nil {
+		if err := s.markThreads(); err != nil {
+			return err
+		}
+	}
+	return s.markSockets()
+}
+
+func (s *Session) markSockets() error {
+	fresh := map[uint64]int{} // namespaces with a new listener, and how to enter them
+	for i, t := range s.targets.list {
+		if t.marked || t.gone {
+			continue
+		}
+		key := bpf.WatchKey{NetNS: uint32(t.NetNS), Port: t.Port}
+		if err := s.maps.Watch(key, i); err != nil {
+			return err
+		}
+		if s.opts.Watch.BothEnds {
+			key.Remote = true
+			if err := s.maps.Watch(key, i); err != nil {
+				return err
+			}
+		}
+		t.marked = true
+		fresh[t.NetNS] = t.entry()
+	}
+	for ns, pid := range fresh {
+		if err := s.inNetNS(pid, func() error { return s.sockets.Mark(s.seen.socket) }); err != nil {
+			return fmt.Errorf("marking the sockets of network namespace %d: %w", ns, err)
+		}
+	}
+	return nil
+}
+
+// inNetNS enters the namespace of pid; where no process is known it must be ours.
+func (s *Session) inNetNS(pid int, f func() error) error {
+	if pid == 0 {
+		return f()
+	}
+	err := s.opts.Host.InNetNS(pid, f)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the process went away meanwhile
+	}
+	return err
+}
+
+func (s *Session) markThreads() error {
+	m := &s.seen.marks
+	fresh := map[int]bpf.ThreadName{}
+	alive := map[int]bool{}
+	for i, t := range s.targets.list {
+		for _, pid := range t.pids {
+			threads, err := s.opts.Host.Threads(pid)
+			if !incomplete(err) {
+				continue // it went away meanwhile
+			}
+			for _, th := range threads {
+				if alive[th.TID] {
+					continue // its process holds another watched port too
+				}
+				alive[th.TID] = true
+				if m.tids[th.TID] {
+					continue
+				}
+				fresh[th.TID] = bpf.ThreadName{Role: m.role(i, m.names.Of(th.Comm)), Port: i}
+			}
+		}
+	}
+	m.tids = alive
+	if len(fresh) == 0 {
+		return nil
+	}
+	if err := s.maps.NameThreads(fresh); err != nil {
+		return err
+	}
+	return errors.Join(s.threads.Mark(), s.maps.ForgetThreads(fresh))
+}
+
+// role gives a role its index; the last index takes those beyond the budget.
+func (m *marks) role(port int, name string) int {
+	key := roleKey{port, name}
+	if i, ok := m.roles[key]; ok {
+		return i
+	}
+	if len(m.roles) >= bpf.MaxRoles-1 {
+		key = roleKey{-1, preflight.RoleOther}
+		m.roles[key] = bpf.MaxRoles - 1
+		return bpf.MaxRoles - 1
+	}
+	i := len(m.roles)
+	m.roles[key] = i
+	return i
+}
+
+// readSockets walks the sockets of every watched namespace once more.
+func (s *Session) readSockets(f func(sockqueue.Socket)) error {
+	done := map[uint64]bool{}
+	var errs []error
+	for _, t := range s.targets.list {
+		if t.gone || done[t.NetNS] {
+			continue
+		}
+		done[t.NetNS] = true
+		errs = append(errs, s.inNetNS(t.entry(), func() error { return s.sockets.Mark(f) }))
+	}
+	return errors.Join(errs...)
+}
+

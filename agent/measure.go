@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/velo-agent/velo-agent/attribution"
+	"github.com/velo-agent/velo-agent/bpf"
+	"github.com/velo-agent/velo-agent/bpf/accept"
+	"github.com/velo-agent/velo-agent/bpf/ladder"
+	"github.com/velo-agent/velo-agent/bpf/sockqueue"
+	"github.com/velo-agent/velo-agent/diagnosis"
+	"github.com/velo-agent/velo-agent/preflight"
+)
+
+// baseline is what the node's own counters stood at when the window began.
+type baseline struct {
+	roles    map[int][]preflight.Role // by pid
+	net      map[uint64]preflight.NetCounters
+	throttle map[int]preflight.CPUControl
+	cpu      time.Duration
+}
+
+func (s *Session) readBaseline() baseline {
+	b := baseline{
+		roles: map[int][]preflight.Role{}, net: map[uint64]preflight.NetCounters{},
+		throttle: map[int]preflight.CPUControl{}, cpu: ownCPU(),
+	}
+	for _, t := range s.targets.list {
+		if t.entry() == 0 {
+			continue
+		}
+		if _, ok := b.net[t.NetNS]; !ok {
+			if c, err := s.opts.Host.NetCounters(t.entry()); incomplete(err) {
+				b.net[t.NetNS] = c
+			}
+		}
+		for _, pid := range t.pids {
+			if r, err := s.opts.Host.Roles(pid, &s.seen.marks.names); incomplete(err) {
+				b.roles[pid] = r
+			}
+			if levels, err := s.opts.Host.CgroupCPU(pid); err == nil {
+				if c, ok := preflight.Tightest(levels); ok {
+					b.throttle[pid] = c
+				}
+			}
+		}
+	}
+	return b
+}
+
+// live is what the last walk over the sockets says of one target.
+type live struct {
+	depth, limit   uint64
+	listeners      int
+	drops          uint32
+	rwnd, sndbuf   uint64 // jiffies
+	established    int
+	seenInThisWalk bool
+}
+
+// Measure returns what was seen since Open.
+func (s *Session) Measure() (*diagnosis.Measured, error) {
+	m := &diagnosis.Measured{Window: time.Since(s.begun), Node: node(), Coverage: slices.Clone(s.coverage)}
+	walk := map[int]*live{}
+	if s.missing == nil {
+		s.drain()
+	}
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
+	if s.sockets != nil {
+		if err := s.readSockets(func(x sockqueue.Socket) { s.seen.tick(x); count(walk, x) }); err != nil {
+			s.opts.Log.Warn("walking the sockets", "error", err)
+		}
+	}
+	if s.backlog.ever != nil {
+		m.Coverage = append(m.Coverage, *s.backlog.ever)
+	}
+	for i, t := range s.targets.list {
+		p := describe(s.opts.Host, t)
+		if l := walk[i]; l != nil {
+			p.Accept.Depth, p.Accept.Limit = l.depth, l.limit
+		}
+		if s.missing == nil {
+			f, err := s.maps.Port(i)
+			if err != nil {
+				return nil, err
+			}
+			s.fill(&p, i, f, walk[i])
+		}
+		s.fillNode(&p, i, t)
+		m.Ports = append(m.Ports, p)
+	}
+	if s.missing == nil {
+		m.Streams = s.seen.slowest(s.targets.list)
+	}
+	m.Agent = s.cost(m.Ports)
+	return m, nil
+}
+
+func count(walk map[int]*live, x sockqueue.Socket) {
+	l := walk[x.Port]
+	if l == nil {
+		l = &live{}
+		walk[x.Port] = l
+	}
+	if x.State == sockqueue.Listen {
+		l.listeners++
+		l.depth += uint64(x.Depth)
+		l.limit += uint64(x.Limit)
+		l.drops += x.Drops
+		return
+	}
+	l.established++
+	l.rwnd += uint64(x.RwndJiffies)
+	l.sndbuf += uint64(x.SndbufJiffies)
+}
+
+// describe says what the target is; its figures follow.
+func describe(h preflight.Host, t *target) diagnosis.Port {
+	p := diagnosis.Port{
+		Port: t.Port, Engine: t.engine, NetNS: t.NetNS, MPTCP: t.MPTCP,
+		Accept: &diagnosis.Accept{Depth: uint64(t.Depth), Limit: uint64(t.Limit)},
+	}
+	for _, a := range t.Addrs {
+		p.Addresses = append(p.Addresses, a.String())
+	}
+	if pid := t.entry(); pid != 0 {
+		p.PID = pid
+		if n, err := h.Somaxconn(pid); err == nil {
+			p.Accept.Somaxconn = uint64(n)
+		}
+		if procs, err := h.Processes(); incomplete(err) {
+			if i := slices.IndexFunc(procs, func(x preflight.Process) bool { return x.PID == pid }); i >= 0 {
+				p.Process, p.Cgroup = procs[i].Comm, procs[i].Cgroup
+			}
+		}
+	}
+	return p
+}
+
+// fill adds what the probes saw.
+func (s *Session) fill(p *diagnosis.Port, index int, f *bpf.PortFigures, l *live) {
+	p.Connections, p.Exchanges = &f.Connections, &f.Exchanges
+	p.TTFT, p.FirstWrite, p.Gap = &f.TTFT, &f.FirstWrite, &f.Gap
+	for st := range attribution.NumStages {
+		p.Stages[st].TTFT = &f.TTFTStages[st]
+	}
+	p.Stages[attribution.Engine].Gap = &f.GapStages[attribution.Engine]
+	p.Stages[attribution.SendQueue].Gap = &f.GapStages[attribution.SendQueue]
+	if !s.held("wake_to_run") {
+		for _, st := range []attribution.Stage{attribution.WakeToRun, attribution.RuntimeHandoff, attribution.Reader} {
+			p.Stages[st].TTFT = nil
+		}
+	}
+	a := p.Accept
+	a.Arrivals, a.HighWater, a.EMFILE = &f.AcceptArrivals, &f.AcceptHighWater, &f.EMFILE
+	if s.rung("accepted") != accept.RungExit {
+		a.EMFILE = nil // only a system call's return tells
+	}
+	if s.held("connection_state") {
+		a.Wait, a.WaitRung = &f.AcceptWait, s.rung("accepted")
+		a.WaitIsInterval = a.WaitRung == accept.RungFirstReceive || a.WaitRung == accept.RungFirstRead
+	} else {
+		p.Stages[attribution.AcceptWait].TTFT = nil
+	}
+	if s.held("loss_and_reset") {
+		p.Loss.Retransmits = &f.Retransmits
+		if strings.Contains(s.rung("loss_and_reset"), "send_reset") {
+			p.Loss.ResetsSent = &f.ResetsSent
+		}
+		if strings.Contains(s.rung("loss_and_reset"), "receive_reset") {
+			p.Loss.ResetsReceived = &f.ResetsReceived
+		}
+	}
+	p.Loss.ZeroWindows = &f.ZeroWindows
+	if l == nil {
+		return
+	}
+	drops := uint64(l.drops - s.seen.drops[index])
+	a.Overflows = &drops
+	if j := s.seen.jiffy(); j > 0 {
+		rwnd, sndbuf := time.Duration(f.RwndJiffies+l.rwnd)*j, time.Duration(f.SndbufJiffies+l.sndbuf)*j
+		p.Loss.RwndLimited, p.Loss.SndbufLimited = &rwnd, &sndbuf
+	}
+}
+
+func (s *Session) hold(signal string) *ladder.Hold {
+	for _, h := range s.holds {
+		if h.Signal == signal {
+			return h
+		}
+	}
+	return &ladder.Hold{}
+}
+
+func (s *Session) held(signal string) bool   { return s.hold(signal).Held() }
+func (s *Session) rung(signal string) string { return s.hold(signal).Rung }
+
+// fillNode adds what the node's own counters say: it needs no probe.
+func (s *Session) fillNode(p *diagnosis.Port, index int, t *target) {
+	if t.entry() == 0 {
+		return
+	}
+	if now, err := s.opts.Host.NetCounters(t.entry()); incomplete(err) {
+		d := now.Sub(s.base.net[t.NetNS])
+		p.Loss.NodeListenOverflows = value(d, preflight.ListenOverflows)
+		p.Loss.NodeListenDrops = value(d, preflight.ListenDrops)
+		p.Loss.NodeUDPRcvbufErrors = value(d, preflight.UDPRcvbufErrors)
+	}
+	byName := map[string]*diagnosis.Role{}
+	for _, pid := range t.pids {
+		roles, err := s.opts.Host.Roles(pid, &s.seen.marks.names)
+		if !incomplete(err) {
+			continue
+		}
+		for _, r := range roles {
+			d := byName[r.Name]
+			if d == nil {
+				d = &diagnosis.Role{Name: r.Name, Throttled: s.throttled(pid)}
+				s.fillRole(d, roleKey{index, r.Name})
+				byName[r.Name] = d
+			}
+			d.Threads += len(r.Threads)
+			if r.Counted > 0 {
+				addTimes(d, r.Sched.Sub(earlier(s.base.roles[pid], r.Name)))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		p.Sched = append(p.Sched, *byName[name])
+	}
+}
+
+func earlier(roles []preflight.Role, name string) preflight.SchedStat {
+	for _, r := range roles {
+		if r.Name == name {
+			return r.Sched
+		}
+	}
+	return preflight.SchedStat{}
+}
+
+func addTimes(d *diagnosis.Role, t preflight.SchedStat) {
+	if d.OnCPU == nil {
+		d.OnCPU, d.RunDelay = new(time.Duration), new(time.Duration)
+	}
+	// Threads that ended meanwhile took their times along.
+	*d.OnCPU += max(0, t.Run)
+	*d.RunDelay += max(0, t.Wait)
+}
+
+func (s *Session) fillRole(d *diagnosis.Role, key roleKey) {
+	i, ok := s.seen.marks.roles[key]
+	if !ok || !s.held("wake_to_run") {
+		return
+	}
+	if f, err := s.maps.Role(i); err == nil {
+		d.Wakeups, d.Preempted, d.Wait = &f.Wakeups, &f.Preemptions, &f.Wait
+	}
+}
+
+func (s *Session) throttled(pid int) *diagnosis.Throttle {
+	levels, err := s.opts.Host.CgroupCPU(pid)
+	if err != nil {
+		return nil
+	}
+	now, ok := preflight.Tightest(levels)
+	before, had := s.base.throttle[pid]
+	if !ok || !had || !now.HasThrottle {
+		return nil
+	}
+	cores, _ := now.Cores()
+	return &diagnosis.Throttle{
+		Periods: now.Periods - before.Periods, ThrottledPeriods: now.Throttled - before.Throttled,
+		Time: now.ThrottledBy - before.ThrottledBy, Quota: cores,
+	}
+}
+
+func value(c preflight.NetCounters, name string) *uint64 {
+	if v, ok := c[name]; ok {
+		return &v
+	}
+	return nil
+}
+
+// cost is what the agent itself took and lost.
+func (s *Session) cost(ports []diagnosis.Port) diagnosis.AgentCost {
+	c := diagnosis.AgentCost{RSSBytes: ownRSS(), CPU: ownCPU() - s.base.cpu, Lost: map[string]uint64{}}
+	maps.Copy(c.Lost, s.seen.lost)
+	if s.targets.folded > 0 {
+		c.Lost["ports/budget"] = uint64(s.targets.folded)
+	}
+	if s.maps == nil {
+		return c
+	}
+	kernel, err := s.maps.Lost()
+	if err != nil {
+		s.opts.Log.Warn("reading what was lost", "error", err)
+	}
+	maps.Copy(c.Lost, kernel)
+	var conns uint64
+	for _, p := range ports {
+		if p.Connections != nil {
+			conns += *p.Connections
+		}
+	}
+	c.KernelMapBytes = s.maps.Memory(conns)
+	for _, pc := range s.maps.Costs() {
+		out := diagnosis.ProgramCost{Name: pc.Name, Runs: pc.Runs}
+		if pc.Runs > 0 {
+			out.NSPerRun = float64(pc.Time) / float64(pc.Runs)
+		}
+		c.Programs = append(c.Programs, out)
+	}
+	slices.SortFunc(c.Programs, func(a, b diagnosis.ProgramCost) int { return strings.Compare(a.Name, b.Name) })
+	return c
+}
+
+func node() diagnosis.Node {
+	n := diagnosis.Node{AgentVersion: Version}
+	n.Hostname, _ = os.Hostname()
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		n.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	return n
+}
+
+func ownCPU() time.Duration {
+	var r unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &r) != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+func ownRSS() uint64 {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b))
+	if len(f) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(f[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * uint64(os.Getpagesize())
+}
+

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/velo-agent/velo-agent/bpf"
+	"github.com/velo-agent/velo-agent/bpf/ladder"
+	"github.com/velo-agent/velo-agent/bpf/sched"
+	"github.com/velo-agent/velo-agent/bpf/sockqueue"
+	"github.com/velo-agent/velo-agent/diagnosis"
+	"github.com/velo-agent/velo-agent/preflight"
+)
+
+const (
+	drainEvery        = 20 * time.Millisecond // the ring holds some 4,800 records
+	rescanEvery       = 2 * time.Second       // new listeners and threads
+	feedbackEvery     = time.Second
+	backlogQuiet      = 10 * time.Second // LeftLater is detached after this long without a backlog
+	firstGapThreshold = 50 * time.Millisecond
+	leastGapThreshold = time.Millisecond
+	tracedPerSecond   = 2000 // exchanges; beyond it one in 2, 4, … is traced
+)
+
+// Session is a set of attached probes and the loops that serve them.
+type Session struct {
+	opts     Options
+	maps     *bpf.Maps // nil where there is no BPF
+	holds    []*ladder.Hold
+	coverage []diagnosis.Coverage
+	sockets  *sockqueue.Marker
+	threads  *sched.Marker
+	records  *bpf.Records
+	missing  error // why stages cannot be told; nil: they can
+
+	targets *targets
+	seen    *seen
+	backlog backlog
+	begun   time.Time
+	base    baseline
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// Open finds what is to be watched, attaches the probes and marks what is there.
+// Where probes are not to be had it still opens: Missing then says why, and
+// Measure serves what needs none. ErrNotThere: nothing to watch.
+func Open(ctx context.Context, o Options) (*Session, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Session{opts: o, seen: newSeen()}
+	var err error
+	if s.targets, err = findTargets(o.Host, o.Watch); err != nil {
+		return nil, err
+	}
+	if err := s.attach(); err != nil {
+		s.missing = err
+		o.Log.Warn("no probes", "error", err)
+	}
+	if err := s.mark(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.begun = time.Now()
+	s.base = s.readBaseline()
+	loop, stop := context.WithCancel(ctx)
+	s.stop = stop
+	if s.maps != nil {
+		s.wg.Go(func() { s.run(loop) })
+	}
+	return s, nil
+}
+
+// Missing says why the stages cannot be told, or is nil.
+func (s *Session) Missing() error { return s.missing }
+
+func (s *Session) attach() error {
+	if s.opts.NoBPF {
+		return fmt.Errorf("%w: BPF is switched off", ErrNoSignal)
+	}
+	maps, err := bpf.NewMaps()
+	if err != nil {
+		s.coverage = append(s.coverage, diagnosis.Coverage{Signal: "probes", Missing: true, Note: err.Error()})
+		return fmt.Errorf("%w: %w", ErrNoSignal, err)
+	}
+	s.maps = maps
+	if err := maps.SetFlag(bpf.FlagContent, !s.opts.NoContent); err != nil {
+		return err
+	}
+	if err := maps.Trace(s.opts.tracing()); err != nil {
+		return err
+	}
+	if s.records, err = maps.NewRecords(); err != nil {
+		return err
+	}
+	if s.sockets, err = sockqueue.NewMarker(maps); err != nil {
+		s.coverage = append(s.coverage, diagnosis.Coverage{Signal: "marks", Missing: true, Note: err.Error()})
+		return fmt.Errorf("%w: %w", ErrNoSignal, err)
+	}
+	if !s.opts.NoSched {
+		if s.threads, err = sched.NewMarker(maps); err != nil {
+			s.opts.Log.Warn("threads cannot be marked", "error", err)
+		}
+	}
+	return s.climb()
+}
+
+// run serves the ring, the backlog and the marks until ctx ends.
+func (s *Session) run(ctx context.Context) {
+	drain, rescan, feedback := time.NewTicker(drainEvery), time.NewTicker(rescanEvery), time.NewTicker(feedbackEvery)
+	defer drain.Stop()
+	defer rescan.Stop()
+	defer feedback.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-drain.C:
+			s.drain()
+			s.followBacklog()
+		case <-feedback.C:
+			s.feedBack()
+		case <-rescan.C:
+			if err := s.mark(); err != nil {
+				s.opts.Log.Warn("looking for new listeners", "error", err)
+			}
+		}
+	}
+}
+
+// Close detaches everything and waits for the loops. The maps, and with them all
+// marks, are gone afterwards.
+func (s *Session) Close() error {
+	if s.stop != nil {
+		s.stop()
+	}
+	s.wg.Wait()
+	var errs []error
+	for i := len(s.holds) - 1; i >= 0; i-- {
+		errs = append(errs, s.holds[i].Close())
+	}
+	errs = append(errs, s.backlog.close())
+	if s.sockets != nil {
+		errs = append(errs, s.sockets.Close())
+	}
+	if s.threads != nil {
+		errs = append(errs, s.threads.Close())
+	}
+	if s.records != nil {
+		errs = append(errs, s.records.Close())
+	}
+	if s.maps != nil {
+		errs = append(errs, s.maps.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// incomplete reports whether err only says that some facts are missing.
+func incomplete(err error) bool {
+	var in *preflight.Incomplete
+	return err == nil || errors.As(err, &in)
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/velo-agent/velo-agent/bpf"
+	"github.com/velo-agent/velo-agent/preflight"
+)
+
+// target is one watched port of one network namespace. Its place in the list is
+// its index in the kernel's maps, and never changes.
+type target struct {
+	preflight.Listener
+	engine string
+	pids   []int // whose threads are watched: the holders and their engine's family
+	gone   bool  // it no longer listens
+	marked bool
+}
+
+// entry is a process through which the target's namespace can be entered.
+func (t *target) entry() int {
+	if len(t.pids) > 0 {
+		return t.pids[0]
+	}
+	return 0
+}
+
+type targets struct {
+	list   []*target
+	folded int // ports beyond the budget
+}
+
+// findTargets looks for what w names. Everything named must be there.
+func findTargets(h preflight.Host, w Watch) (*targets, error) {
+	t := &targets{}
+	found, err := resolve(h, w)
+	if err != nil {
+		return nil, err
+	}
+	t.merge(found)
+	return t, t.check(w)
+}
+
+func (t *targets) check(w Watch) error {
+	for _, p := range w.Ports {
+		if !slices.ContainsFunc(t.list, func(x *target) bool { return x.Port == p }) {
+			return fmt.Errorf("%w: nothing listens on TCP port %d; `ss -ltn` lists what does", ErrNotThere, p)
+		}
+	}
+	for _, pid := range w.PIDs {
+		if !slices.ContainsFunc(t.list, func(x *target) bool { return slices.Contains(x.PIDs, pid) }) {
+			return fmt.Errorf("%w: process %d listens on no TCP port; name the process that accepts the requests, or use --port", ErrNotThere, pid)
+		}
+	}
+	switch {
+	case len(t.list) > 0:
+		return nil
+	case w.empty():
+		return fmt.Errorf("%w: no serving engine that listens was found on this node; name what to watch with --port, --pid or --cgroup", ErrNotThere)
+	}
+	return fmt.Errorf("%w: nothing in cgroup %s listens on a TCP port", ErrNotThere, strings.Join(w.Cgroups, ", "))
+}
+
+// merge adds new listeners and renews what is known of the others.
+func (t *targets) merge(found []*target) {
+	for _, old := range t.list {
+		old.gone = !slices.ContainsFunc(found, old.same)
+	}
+	for _, f := range found {
+		i := slices.IndexFunc(t.list, f.same)
+		switch {
+		case i >= 0:
+			renewed := f.Cookie == t.list[i].Cookie
+			f.marked = t.list[i].marked && renewed
+			*t.list[i] = *f
+		case len(t.list) < bpf.MaxPorts:
+			t.list = append(t.list, f)
+		default:
+			t.folded++
+		}
+	}
+}
+
+func (t *target) same(other *target) bool { return t.Port == other.Port && t.NetNS == other.NetNS }
+
+// resolve lists the listeners that w means now.
+func resolve(h preflight.Host, w Watch) ([]*target, error) {
+	procs, err := h.Processes()
+	if !incomplete(err) {
+		return nil, err
+	}
+	engines, err := h.Engines(procs)
+	if !incomplete(err) {
+		return nil, err
+	}
+	listeners, err := h.Listeners(nil)
+	if !incomplete(err) {
+		return nil, err
+	}
+	pids, err := wanted(h, w, engines)
+	if err != nil {
+		return nil, err
+	}
+	held := preflight.HeldBy(listeners, pids)
+	for _, l := range listeners {
+		if slices.Contains(w.Ports, l.Port) {
+			held = append(held, l)
+		}
+	}
+	var out []*target
+	for _, l := range held {
+		out = add(out, l, engines)
+	}
+	slices.SortFunc(out, func(a, b *target) int { return cmp.Compare(a.Port, b.Port) })
+	return out, nil
+}
+
+// add joins the sockets of one port (several addresses, SO_REUSEPORT) to one target.
+func add(list []*target, l preflight.Listener, engines []preflight.Engine) []*target {
+	for _, t := range list {
+		if t.Port == l.Port && t.NetNS == l.NetNS {
+			if t.Inode != l.Inode {
+				t.Addrs = union(t.Addrs, l.Addrs)
+				t.PIDs = union(t.PIDs, l.PIDs)
+				t.pids = union(t.pids, l.PIDs)
+				t.Depth += l.Depth
+				t.Limit += l.Limit
+			}
+			return list
+		}
+	}
+	t := &target{Listener: l, pids: slices.Clone(l.PIDs)}
+	for _, e := range engines {
+		if slices.ContainsFunc(e.PIDs, func(pid int) bool { return slices.Contains(l.PIDs, pid) }) {
+			t.engine = e.Name
+			t.pids = union(t.pids, e.PIDs)
+		}
+	}
+	return append(list, t)
+}
+
+// wanted lists the processes that w means.
+func wanted(h preflight.Host, w Watch, engines []preflight.Engine) ([]int, error) {
+	pids := slices.Clone(w.PIDs)
+	for _, c := range w.Cgroups {
+		in, err := h.PIDsOfCgroup(c)
+		if err != nil {
+			return nil, fmt.Errorf("%w: cgroup %s: %w", ErrNotThere, c, err)
+		}
+		pids = append(pids, in...)
+	}
+	if w.empty() {
+		for _, e := range engines {
+			pids = append(pids, e.PIDs...)
+		}
+	}
+	return pids, nil
+}
+
+func union[T comparable](a, b []T) []T {
+	for _, x := range b {
+		if !slices.Contains(a, x) {
+			a = append(a, x)
+		}
+	}
+	return a
+}

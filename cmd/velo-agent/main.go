@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command velo-agent says where the time of LLM token streams goes on a serving
+// node.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/velo-agent/velo-agent/agent"
+)
+
+// The exit codes (docs/exit-codes.md).
+const (
+	exitOK       = 0
+	exitFindings = 1
+	exitUsage    = 2
+	exitMissing  = 3
+	exitNotThere = 4
+	exitInternal = 5
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args))
+}
+
+// run is the whole program but for the process's end.
+func run(ctx context.Context, args []string) int {
+	app := &cli.App{
+		Name:    "velo-agent",
+		Usage:   "where did this token's time go?",
+		Version: agent.Version,
+		Description: "velo-agent watches the sockets, accept queues and scheduler of a serving node with\n" +
+			"eBPF, and splits the time to first token and the gaps between tokens into stages\n" +
+			"that add up. Nothing in the engine is changed or restarted.\n\n" +
+			"Start with: velo-agent diagnose",
+		EnableBashCompletion:   true,
+		UseShortOptionHandling: true,
+		HideVersion:            true,
+		Suggest:                true,
+		Commands:               []*cli.Command{diagnoseCommand(), probesCommand(), versionCommand(), completionCommand()},
+		ExitErrHandler:         func(*cli.Context, error) {},
+		OnUsageError:           func(_ *cli.Context, err error, _ bool) error { return usage(err) },
+		CommandNotFound:        nil,
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 0 {
+				return usage(fmt.Errorf("no such verb: %q; `velo-agent --help` lists them", c.Args().First()))
+			}
+			return cli.ShowAppHelp(c)
+		},
+	}
+	for _, c := range app.Commands {
+		c.OnUsageError = app.OnUsageError
+	}
+	err := app.RunContext(ctx, args)
+	if err == nil {
+		return exitOK
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(os.Stderr, "velo-agent: "+oneLine(text))
+	}
+	return exitCode(err)
+}
+
+// usageError is a wrong flag or argument.
+type usageError struct{ error }
+
+func usage(err error) error { return usageError{err} }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// codeError ends the program with a code and, where there is one, a sentence.
+type codeError struct {
+	code int
+	error
+}
+
+func (e codeError) Error() string {
+	if e.error == nil {
+		return ""
+	}
+	return e.error.Error()
+}
+
+func (e codeError) Unwrap() error { return e.error }
+
+func exitCode(err error) int {
+	var coded codeError
+	var wrong usageError
+	switch {
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.As(err, &wrong):
+		return exitUsage
+	case errors.Is(err, agent.ErrNotThere):
+		return exitNotThere
+	case errors.Is(err, agent.ErrNoSignal):
+		return exitMissing
+	}
+	return exitInternal
+}
+
+// oneLine joins the lines of joined errors: what a script reads is one sentence.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' }), "; ")
+}
