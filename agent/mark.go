@@ -146,4 +146,3 @@ func (s *Session) readSockets(f func(sockqueue.Socket)) error {
 	}
 	return errors.Join(errs...)
 }
-

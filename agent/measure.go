@@ -358,4 +358,3 @@ func ownRSS() uint64 {
 	}
 	return pages * uint64(os.Getpagesize())
 }
-

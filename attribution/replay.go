@@ -3,6 +3,7 @@
 package attribution
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -64,13 +65,15 @@ type machine struct {
 	ttft                                [NumStages]time.Duration // accept_wait to reader, and unexplained
 	waiting                             []write
 	out                                 []Outcome
+	impossible                          error // the first impossible time
 }
 
 // Replay computes the intervals that steps, in the order in which they were
 // recorded, tell of. It gives what the kernel's counted tier gives for the same
 // steps. Positions are compared as 32-bit numbers, so a connection's position may
-// wrap. A step of no known kind is an error, and so is a write that left before it
-// began.
+// wrap. A step of no known kind is an error (ErrStep) and ends the replay. A first
+// write or first content that left before it began has no outcome; the rest is
+// replayed all the same and the first such error (ErrTime) comes with it.
 func Replay(steps []Step, opts Options) ([]Outcome, error) {
 	m := &machine{opts: opts}
 	for i, s := range steps {
@@ -78,7 +81,7 @@ func Replay(steps []Step, opts Options) ([]Outcome, error) {
 			return m.out, fmt.Errorf("step %d: %w", i, err)
 		}
 	}
-	return m.out, nil
+	return m.out, m.impossible
 }
 
 func before(a, b uint32) bool { return int32(a-b) < 0 }
@@ -107,7 +110,7 @@ func (m *machine) step(s Step) error {
 	case Cut:
 		m.onCut(pos, s.Class != 0)
 	case Sent, Left:
-		return m.onLeft(pos, s.Time)
+		m.onLeft(pos, s.Time)
 	case Established:
 		m.phase = phaseIdle
 	case Accepted:
@@ -177,29 +180,26 @@ func (m *machine) fixTTFT() {
 	at := m.readArrived
 	m.ttftBegin = at
 	m.ttft = [NumStages]time.Duration{}
-	for _, p := range []struct {
-		stage Stage
-		end   time.Duration
-	}{{AcceptWait, m.accepted}, {WakeToRun, m.ran}, {RuntimeHandoff, m.handed}, {Reader, m.read}} {
-		d := laterBy(p.end, at)
-		m.ttft[p.stage] = d
-		at += d
+	m.ttft[AcceptWait] = laterBy(m.accepted, at)
+	at += m.ttft[AcceptWait]
+	m.ttft[WakeToRun] = laterBy(m.ran, at)
+	at += m.ttft[WakeToRun]
+	m.ttft[Reader] = laterBy(m.read, at)
+	if m.handed > 0 {
+		m.ttft[RuntimeHandoff] = laterBy(m.read, max(m.handed, at))
+		m.ttft[Reader] -= m.ttft[RuntimeHandoff]
 	}
 	if m.opts.NoSched || m.unseenRead {
 		m.ttft[Unexplained], m.ttft[Reader] = m.ttft[Reader], 0
 	}
 }
 
-func (m *machine) onLeft(pos uint32, t time.Duration) error {
+func (m *machine) onLeft(pos uint32, t time.Duration) {
 	for len(m.waiting) > 0 && !before(pos, m.waiting[0].end) {
 		w := m.waiting[0]
 		m.waiting = m.waiting[1:]
-		if t < w.start {
-			return fmt.Errorf("%w: a write left %v before it began", ErrTime, w.start-t)
-		}
 		m.left(w, t)
 	}
-	return nil
 }
 
 func (m *machine) left(w write, t time.Duration) {
@@ -220,25 +220,31 @@ func (m *machine) left(w write, t time.Duration) {
 // answered makes the outcome of the first response write, or of the first with
 // content; Kind is 0 where there was no content yet.
 func (m *machine) answered(w write, t time.Duration) (Outcome, bool) {
-	if m.ttftBegin == 0 || w.start < m.ttftBegin {
-		return Outcome{}, false
+	if m.ttftBegin == 0 {
+		return Outcome{}, false // the request arrived before it could be seen
 	}
 	o := Outcome{Pos: uint64(w.end), Exchange: m.exchange, Begin: m.ttftBegin, End: t}
+	total := t - m.ttftBegin
+	var sum time.Duration
+	for _, d := range m.ttft {
+		sum += d
+	}
+	if w.start < m.ttftBegin || t < w.start || sum > total {
+		m.impossible = cmp.Or(m.impossible, fmt.Errorf("%w: the request was read by %v, the answer began at %v and left at %v",
+			ErrTime, m.ttftBegin+sum, w.start, t))
+		return Outcome{}, false
+	}
 	if w.first {
-		o.FirstWrite = t - m.ttftBegin
+		o.FirstWrite = total
 	}
 	if !w.content {
 		return o, true
 	}
 	o.Kind = TraceTTFT
-	o.Total = t - m.ttftBegin
+	o.Total = total
 	o.Stages = m.ttft
-	var sum time.Duration
-	for _, d := range m.ttft {
-		sum += d
-	}
 	o.Stages[Engine] = laterBy(w.start, m.ttftBegin+sum)
-	o.Stages[SendQueue] = o.Total - sum - o.Stages[Engine]
+	o.Stages[SendQueue] = total - sum - o.Stages[Engine]
 	return o, true
 }
 

@@ -14,7 +14,7 @@ type StepKind uint16
 const (
 	Arrived     StepKind = 1 + iota // Pos bytes became readable
 	Ran                             // the thread that the arrival woke runs
-	Handed                          // the reading thread, another one, has taken over
+	Handed                          // from here on it is for the reading thread, another one, to read
 	Read                            // the application has copied up to Pos
 	Send                            // a write begins that will end at Pos
 	Sent                            // a write has returned; Pos bytes have left

@@ -42,4 +42,3 @@ func Wait(m *bpf.Maps, exact bool) ladder.Signal {
 		ladder.Rung{Name: RungFirstRead, Attach: func() (io.Closer, error) { return ladder.Closers{}, nil }})
 	return s
 }
-

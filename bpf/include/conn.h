@@ -12,7 +12,7 @@
 enum step_kind {
 	STEP_ARRIVED = 1, /* pos bytes became readable */
 	STEP_RAN,	  /* the thread that the arrival woke runs */
-	STEP_HANDED,	  /* the reading thread, another one, has taken over */
+	STEP_HANDED,	  /* from here on it is for the reading thread, another one, to read */
 	STEP_READ,	  /* the application has copied up to pos */
 	STEP_SEND,	  /* a write begins that will end at pos */
 	STEP_SENT,	  /* a write has returned; pos bytes have left */
@@ -80,7 +80,7 @@ struct conn {
 	u64 read;	    /* ns, of the newest read */
 	u64 read_arrived;   /* ns, when the last byte of that read had arrived */
 	u64 ran;	    /* ns, the woken thread runs; 0: none was woken */
-	u64 handed;	    /* ns, the reading thread took over; 0: the woken one read */
+	u64 handed;	    /* ns, since when it is for another thread to read; 0: the woken one read */
 	u64 prev_left;	    /* ns, when the record before left */
 	struct ttft ttft;
 	u32 first_arrived_pos;

@@ -14,18 +14,19 @@
 /* Without the content: only lengths tell. */
 static __always_inline u8 class_by_length(u64 len, u8 phase)
 {
-	if (len == LAST_CHUNK_BYTES)
-		return CLASS_END;
+	if (len <= LAST_CHUNK_BYTES)
+		return CLASS_END; /* in one write, or "0\r\n" and "\r\n" */
 	if (phase == PHASE_REQUEST && len == INTERIM_BYTES)
 		return CLASS_INTERIM;
 	return CLASS_CONTENT;
 }
 
-/* The first bytes of the message, and its last four, in user memory. */
+/* Where the message lies in user memory: its first bytes and its last segment. */
 struct ends {
 	void *head;
 	u64 head_len;
-	void *tail;
+	void *last;
+	u64 last_len;
 };
 
 static __always_inline int user_ends(const struct msghdr *msg, u64 len, struct ends *e)
@@ -39,7 +40,8 @@ static __always_inline int user_ends(const struct msghdr *msg, u64 len, struct e
 	    it->iter_type == bpf_core_enum_value(enum iter_type, ITER_UBUF)) {
 		e->head = (char *)it->ubuf + it->iov_offset;
 		e->head_len = len;
-		e->tail = (char *)e->head + len - 4;
+		e->last = e->head;
+		e->last_len = len;
 		return 0;
 	}
 	if (it->iter_type != bpf_core_enum_value(enum iter_type, ITER_IOVEC))
@@ -54,11 +56,24 @@ static __always_inline int user_ends(const struct msghdr *msg, u64 len, struct e
 		return -1;
 	e->head = (char *)first.iov_base + it->iov_offset;
 	e->head_len = first.iov_len - it->iov_offset;
-	e->tail = (char *)last.iov_base + last.iov_len - 4;
+	e->last = last.iov_base;
+	e->last_len = last.iov_len;
 	return 0;
 }
 
-#define U32_OF(a, b, c, d) ((u32)(a) | (u32)(b) << 8 | (u32)(c) << 16 | (u32)(d) << 24)
+/* An answer ends like a header, with an empty line, if its last chunk is in the
+ * same write: then that chunk's own line, "0", stands alone before it. */
+static __always_inline int is_header_alone(struct ends *e)
+{
+	char b[8] = {};
+	u64 n = e->last_len < 7 ? e->last_len : 7;
+
+	if (n < 4 || n > 7 || bpf_probe_read_user(b + 7 - n, n, (char *)e->last + e->last_len - n))
+		return 0;
+	if (b[3] != '\r' || b[4] != '\n' || b[5] != '\r' || b[6] != '\n')
+		return 0;
+	return !(b[2] == '0' && (n < 6 || b[1] == '\n'));
+}
 
 static __always_inline u64 load64(const char *p)
 {
@@ -69,7 +84,7 @@ static __always_inline u64 load64(const char *p)
 }
 
 /* An event that names the role and carries an empty or no text. */
-static __always_inline int is_role_only(const char *b, u32 n)
+static __always_inline int is_role_only(const char *b)
 {
 	/* "content and ":"" or ":null, as little-endian words */
 	const u64 key = 0x746e65746e6f6322ULL; /* "content */
@@ -92,7 +107,6 @@ static __noinline int class_of(const struct msghdr *msg, u64 len, u8 phase)
 {
 	char b[HEAD_BYTES] = {};
 	struct ends e;
-	u32 tail = 0;
 	u64 n;
 
 	if (user_ends(msg, len, &e))
@@ -104,16 +118,16 @@ static __noinline int class_of(const struct msghdr *msg, u64 len, u8 phase)
 	if (b[0] == 'H' && b[1] == 'T' && b[2] == 'T' && b[3] == 'P' && b[4] == '/') {
 		if (b[9] == '1')
 			return CLASS_INTERIM;
-		bpf_probe_read_user(&tail, sizeof(tail), e.tail);
-		return tail == U32_OF('\r', '\n', '\r', '\n') ? CLASS_HEADERS : CLASS_CONTENT;
+		return is_header_alone(&e) ? CLASS_HEADERS : CLASS_CONTENT;
 	}
 	if (len <= SMALL_WRITE) {
-		if (b[0] == '0' && b[1] == '\r')
+		if (b[0] == '\r' || (b[0] == '0' && b[1] == '\r'))
 			return CLASS_END;
 		for (u32 i = 0; i < SMALL_WRITE - 6; i++)
 			if (b[i] == '[' && b[i + 1] == 'D' && b[i + 2] == 'O' && b[i + 3] == 'N')
 				return CLASS_END;
 		return CLASS_CONTENT;
 	}
-	return is_role_only(b, n) ? CLASS_ROLE : CLASS_CONTENT;
+	/* What goes on beyond the bytes looked at, may well hold text. */
+	return len <= HEAD_BYTES && is_role_only(b) ? CLASS_ROLE : CLASS_CONTENT;
 }

@@ -25,9 +25,14 @@ static __always_inline void fix_ttft(struct conn *c, struct config *cfg)
 	at += f->stages[STAGE_ACCEPT_WAIT];
 	f->stages[STAGE_WAKE_TO_RUN] = later_by(c->ran, at);
 	at += f->stages[STAGE_WAKE_TO_RUN];
-	f->stages[STAGE_RUNTIME_HANDOFF] = later_by(c->handed, at);
-	at += f->stages[STAGE_RUNTIME_HANDOFF];
 	f->stages[STAGE_READER] = later_by(c->read, at);
+	f->stages[STAGE_RUNTIME_HANDOFF] = 0;
+	if (c->handed) {
+		u64 from = c->handed > at ? c->handed : at;
+
+		f->stages[STAGE_RUNTIME_HANDOFF] = later_by(c->read, from);
+		f->stages[STAGE_READER] -= f->stages[STAGE_RUNTIME_HANDOFF];
+	}
 	/* Who was woken is not known: the way to the read cannot be split. */
 	if (!(cfg->flags & CONFIG_SCHED) || (c->flags & CONN_UNREAD_SPLIT)) {
 		f->unexplained = f->stages[STAGE_READER];
@@ -187,7 +192,7 @@ static __always_inline void writes_left(struct conn *c, struct sock *sk, u32 snd
 
 /* Bytes up to position pos have been taken at c->read: by which thread, and who
  * had been woken for them? */
-static __always_inline void who_read(struct conn *c, u64 t)
+static __always_inline void who_read(struct conn *c)
 {
 	struct wake *w = wake_of(c->cookie);
 	struct thread *th;
@@ -205,12 +210,11 @@ static __always_inline void who_read(struct conn *c, u64 t)
 	th = bpf_task_storage_get(&threads, me, 0, 0);
 	if (!th)
 		return;
-	if (th->active_since <= w->ran)
-		c->handed = t; /* it was busy with something else until now */
-	else if (th->token_cookie == c->cookie && th->token_arrived == w->arrived)
-		c->handed = th->active_since;
-	else
-		return; /* woken by a timer or by others: the application's own delay */
+	/* Where no chain of wake-ups leads from the woken thread to this one, a timer
+	 * or others woke it: until then it is the application's own delay. */
+	c->handed = th->active_since;
+	if (c->handed < w->ran || (th->token_cookie == c->cookie && th->token_arrived == w->arrived))
+		c->handed = w->ran;
 	step(c, c->handed, STEP_HANDED, c->read_pos, 0);
 }
 

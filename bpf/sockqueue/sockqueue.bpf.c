@@ -123,7 +123,7 @@ static __always_inline int on_read(struct sock *sk)
 	accept_seen(c, sk, t);
 	c->tgid = bpf_get_current_pid_tgid() >> 32;
 	request_read(c, pos, t);
-	who_read(c, t);
+	who_read(c);
 	step(c, t, STEP_READ, pos, 0);
 	return 0;
 }

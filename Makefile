@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make help` lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GO_FILES := $(shell git ls-files -co --exclude-standard -- '*.go' '*.o' go.mod go.sum 2>/dev/null)
+# Packages without goroutines of the kernel's making: the race detector is worth
+# its time here.
+PURE := ./attribution/ ./bpf/ladder/ ./diagnosis/ ./preflight/ ./tests/results/ ./scripts/...
+FOR ?= 15s
+FUZZTIME ?= 20s
+LDFLAGS := -s -w -X github.com/velo-agent/velo-agent/agent.Version=$(VERSION)
+
+.PHONY: help build demo test unit race fuzz lint format gate generate truth bench-probes scale kernels real deps clean
+
+help: ## list the targets
+	@echo "velo-agent: make TARGET"
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS=$$'\t' read -r t h; do printf '  %-14s %s\n' "$$t" "$$h"; done
+
+build: build/velo-agent ## build the static binary build/velo-agent (Go alone is needed)
+
+build/velo-agent: $(GO_FILES)
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/velo-agent
+
+demo: build ## start a real engine and a server of our own, and diagnose both (FOR=15s)
+	go run ./tests/demo --agent build/velo-agent --for $(FOR)
+
+test: ## all that must pass before a commit: lint, gate, unit tests, race, short measurements
+	@rm -rf build/test; mkdir -p build/test
+	scripts/install-test-deps
+	@# One after the other, also under -j: they measure time on the same CPUs.
+	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory gate
+	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory race
+	scripts/short-measurements
+	@go run ./scripts/testsummary build/test/*.json
+
+unit: ## the Go tests of every package; what needs root or a tool says so where it is missing
+	scripts/gotest unit -p 1 -short -timeout 15m ./...
+
+race: ## the packages of pure Go again, under the race detector
+	@if command -v gcc >/dev/null; then scripts/gotest race -race -short -timeout 10m $(PURE); \
+	else scripts/note-skip race "no gcc, which the race detector needs"; fi
+
+fuzz: ## feed noise to what reads records and steps (FUZZTIME=20s each)
+	go test -run '^$$' -fuzz FuzzReplay -fuzztime $(FUZZTIME) ./attribution
+	go test -run '^$$' -fuzz FuzzDecodeRecord -fuzztime $(FUZZTIME) ./bpf
+
+lint: ## gofumpt, go vet, staticcheck, clang-format, shellcheck, SPDX lines
+	scripts/lint
+
+format: ## format the Go and C files
+	scripts/lint --fix
+
+gate: ## regenerate the BPF objects in a copy and compare them with the committed ones
+	@if command -v clang-14 >/dev/null; then scripts/check-generated; \
+	else scripts/note-skip gate "no clang-14, so the BPF objects cannot be made again"; fi
+
+generate: ## make the BPF objects anew from their sources (clang 14)
+	scripts/generate
+
+truth: build ## injected delays land in their stages, and TTFT and gaps agree with the client
+	go run ./tests/truth $(ARGS)
+
+bench-probes: build ## what the probes cost, against the same hooks with empty programs
+	go run ./tests/bench/probes $(ARGS)
+
+scale: build ## ten thousand connections: none missed, how much memory, how long to mark them
+	go run ./tests/bench/scale $(ARGS)
+
+kernels: ## the same programs in older kernels under qemu, and here
+	scripts/install-test-deps --kernels
+	go run ./tests/kernels/cmd $(ARGS)
+
+real: build ## diagnose on real engines (llama.cpp, Dynamo), against the client's clock
+	scripts/gotest real -count 1 -timeout 20m ./tests/peers/...
+
+deps: ## install what the tests need
+	scripts/install-test-deps
+
+clean: ## remove what was built and measured (kernels, engines and Python environments too)
+	rm -rf build
+	go clean -testcache
