@@ -87,7 +87,7 @@ func (s *Session) Measure() (*diagnosis.Measured, error) {
 	for i, t := range s.targets.list {
 		p := describe(s.opts.Host, t)
 		if l := walk[i]; l != nil {
-			p.Accept.Depth, p.Accept.Limit = l.depth, l.limit
+			p.Accept.Depth, p.Accept.Limit, p.Accept.Listeners = l.depth, l.limit, l.listeners
 		}
 		if s.missing == nil {
 			f, err := s.maps.Port(i)
@@ -181,7 +181,7 @@ func (s *Session) fill(p *diagnosis.Port, index int, f *bpf.PortFigures, l *live
 			p.Loss.ResetsReceived = &f.ResetsReceived
 		}
 	}
-	p.Loss.ZeroWindows = &f.ZeroWindows
+	p.Loss.ZeroWindows, p.Loss.NagleWrites = &f.ZeroWindows, &f.NagleWrites
 	if l == nil {
 		return
 	}

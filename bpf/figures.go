@@ -75,6 +75,7 @@ type PortFigures struct {
 	Retransmits                        uint64
 	ResetsSent, ResetsReceived         uint64
 	ZeroWindows, BlockedWrites         uint64
+	NagleWrites                        uint64
 	EarlyAnswers                       uint64
 	RwndJiffies, SndbufJiffies         uint64
 	TTFT, FirstWrite, Gap, AcceptWait  attribution.Histogram
@@ -92,7 +93,7 @@ func (m *Maps) Port(index int) (*PortFigures, error) {
 		AcceptArrivals: p.AcceptArrivals, AcceptHighWater: p.AcceptHighWater,
 		AcceptWaits: p.AcceptWaits, AcceptUnknown: p.AcceptUnknown, EMFILE: p.AcceptEmfile,
 		Retransmits: p.Retransmits, ResetsSent: p.ResetsSent, ResetsReceived: p.ResetsReceived,
-		ZeroWindows: p.ZeroWindows, BlockedWrites: p.BlockedWrites, EarlyAnswers: p.EarlyAnswers,
+		ZeroWindows: p.ZeroWindows, BlockedWrites: p.BlockedWrites, EarlyAnswers: p.EarlyAnswers, NagleWrites: p.NagleWrites,
 		RwndJiffies: p.RwndJiffies, SndbufJiffies: p.SndbufJiffies,
 		TTFT: p.Ttft.histogram(0), FirstWrite: p.FirstWrite.histogram(0), Gap: p.Gap.histogram(p.Writes),
 		AcceptWait: p.AcceptWait.histogram(p.AcceptWaits),

@@ -104,6 +104,8 @@ type mapsPort struct {
 	ResetsReceived  uint64
 	ZeroWindows     uint64
 	BlockedWrites   uint64
+	NagleWrites     uint64
+	Reserved        uint64
 	EarlyAnswers    uint64
 	RwndJiffies     uint64
 	SndbufJiffies   uint64

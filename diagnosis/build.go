@@ -130,7 +130,7 @@ func limitBy(a *Accept) string {
 func lossReport(l *Loss) *LossReport {
 	r := LossReport{
 		Retransmits: l.Retransmits, ResetsSent: l.ResetsSent, ResetsReceived: l.ResetsReceived,
-		ZeroWindows: l.ZeroWindows, RwndLimited: optSeconds(l.RwndLimited), SndbufLimited: optSeconds(l.SndbufLimited),
+		ZeroWindows: l.ZeroWindows, NagleWrites: l.NagleWrites, RwndLimited: optSeconds(l.RwndLimited), SndbufLimited: optSeconds(l.SndbufLimited),
 		NodeListenOverflows: l.NodeListenOverflows, NodeListenDrops: l.NodeListenDrops,
 		NodeUDPRcvbufErrors: l.NodeUDPRcvbufErrors,
 	}

@@ -129,6 +129,7 @@ func lossLine(l *LossReport) string {
 	num(l.ResetsSent, "reset sent", "resets sent")
 	num(l.ResetsReceived, "reset received", "resets received")
 	num(l.ZeroWindows, "zero window", "zero windows")
+	num(l.NagleWrites, "write held by Nagle", "writes held by Nagle")
 	dur(l.RwndLimited, "rwnd-limited")
 	dur(l.SndbufLimited, "sndbuf-limited")
 	num(l.NodeListenOverflows, "listen overflow of the node", "listen overflows of the node")

@@ -300,6 +300,7 @@ func TestSendQueueNamesTheCause(t *testing.T) {
 		{"window", Loss{RwndLimited: new(8 * time.Second), SndbufLimited: new(1 * time.Second)}, "The clients do not read"},
 		{"zero windows alone", Loss{ZeroWindows: new(uint64(4))}, "The clients do not read"},
 		{"buffer", Loss{RwndLimited: new(time.Duration(0)), SndbufLimited: new(5 * time.Second)}, "The socket's send buffer"},
+		{"nagle", Loss{RwndLimited: new(time.Duration(0)), SndbufLimited: new(time.Duration(0)), NagleWrites: new(uint64(90))}, "The server leaves Nagle"},
 		{"loss", Loss{RwndLimited: new(time.Duration(0)), SndbufLimited: new(time.Duration(0)), Retransmits: new(uint64(40))}, "The network loses"},
 		{"pacing", Loss{RwndLimited: new(time.Duration(0)), SndbufLimited: new(time.Duration(0)), Retransmits: new(uint64(0))}, "What is left is pacing"},
 		{"not measured", Loss{}, "See with ss"},

@@ -84,6 +84,7 @@ type Loss struct {
 	ResetsSent     *uint64
 	ResetsReceived *uint64
 	ZeroWindows    *uint64 // times that a client closed its window
+	NagleWrites    *uint64 // writes that Nagle held until an acknowledgement came
 
 	// Added over all connections, so they may exceed the window.
 	RwndLimited   *time.Duration // held back by the client's window

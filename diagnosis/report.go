@@ -104,6 +104,7 @@ type LossReport struct {
 	ResetsSent          *uint64  `json:"resets_sent,omitempty"`
 	ResetsReceived      *uint64  `json:"resets_received,omitempty"`
 	ZeroWindows         *uint64  `json:"zero_windows,omitempty"`
+	NagleWrites         *uint64  `json:"nagle_writes,omitempty"`
 	RwndLimited         *float64 `json:"rwnd_limited,omitempty"`
 	SndbufLimited       *float64 `json:"sndbuf_limited,omitempty"`
 	NodeListenOverflows *uint64  `json:"node_listen_overflows,omitempty"`

@@ -78,6 +78,9 @@ func appendWhy(evidence []string, v *view) ([]string, string) {
 	if sndbuf > 0 {
 		evidence = append(evidence, fmt.Sprintf("small send buffer: connections were held back by it for %s all together", span(sndbuf)))
 	}
+	if positive(l.NagleWrites) {
+		evidence = append(evidence, fmt.Sprintf("Nagle: %s behind an unacknowledged one, and the acknowledgement may come 40 ms late", counted(*l.NagleWrites, "small write waited", "small writes waited")))
+	}
 	if positive(l.Retransmits) {
 		evidence = append(evidence, fmt.Sprintf("congestion or loss: %s", counted(*l.Retransmits, "retransmitted segment", "retransmitted segments")))
 	}
@@ -87,6 +90,8 @@ func appendWhy(evidence []string, v *view) ([]string, string) {
 			"A server that buffers for them grows in memory: bound it."
 	case sndbuf >= max(part, 1):
 		return evidence, "The socket's send buffer is smaller than what is under way: raise net.ipv4.tcp_wmem and net.core.wmem_max, or do not set SO_SNDBUF."
+	case positive(l.NagleWrites):
+		return evidence, "The server leaves Nagle's algorithm on: set TCP_NODELAY on the sockets that it accepts."
 	case positive(l.Retransmits):
 		return evidence, "The network loses packets between this node and the clients: look at the interface's drops, the path and its MTU."
 	case l.RwndLimited == nil && l.SndbufLimited == nil && l.Retransmits == nil:

@@ -26,6 +26,8 @@ typedef _Bool bool;
 enum tcp_state { TCP_ESTABLISHED = 1, TCP_SYN_RECV = 3, TCP_CLOSE = 7, TCP_LISTEN = 10 };
 
 #define RCV_SHUTDOWN 1
+#define TCP_NAGLE_OFF 1
+#define TCPHDR_FIN 1
 #define EMFILE 24
 #define AF_INET 2
 #define AF_INET6 10
@@ -93,6 +95,8 @@ struct tcp_sock {
 	u32 write_seq;
 	u32 snd_wnd;
 	u32 total_retrans;
+	u32 packets_out;
+	u8 nonagle : 4;
 	u64 bytes_received;
 	u64 bytes_acked;
 } KERNEL_TYPE;
@@ -146,12 +150,18 @@ struct task_struct {
 } KERNEL_TYPE;
 
 struct sk_buff {
+	struct sock *sk;
 	char cb[48];
+	u32 len;
+	u16 transport_header;
+	unsigned char *head;
+	unsigned char *data;
 } KERNEL_TYPE;
 
 struct tcp_skb_cb {
 	u32 seq;
 	u32 end_seq;
+	u8 tcp_flags; /* the low byte, where it is wider */
 } KERNEL_TYPE;
 
 struct proto_accept_arg;

@@ -36,6 +36,8 @@ struct port {
 	u64 resets_received;
 	u64 zero_windows;     /* sends that returned with the peer's window closed */
 	u64 blocked_writes;   /* sends that returned with data that had not left */
+	u64 nagle_writes;     /* of those: held by Nagle until an acknowledgement comes */
+	u64 reserved;
 	u64 early_answers;    /* written before the request had been read */
 	u64 rwnd_jiffies;     /* closed connections: time limited by the peer's window */
 	u64 sndbuf_jiffies;   /* closed connections: time limited by the send buffer */

@@ -65,10 +65,12 @@ static __always_inline int user_ends(const struct msghdr *msg, u64 len, struct e
  * same write: then that chunk's own line, "0", stands alone before it. */
 static __always_inline int is_header_alone(struct ends *e)
 {
-	char b[8] = {};
-	u64 n = e->last_len < 7 ? e->last_len : 7;
+	char b[12] = {};
+	u64 n = e->last_len < 7 ? e->last_len : 7, at = 7 - n;
 
-	if (n < 4 || n > 7 || bpf_probe_read_user(b + 7 - n, n, (char *)e->last + e->last_len - n))
+	/* The verifier takes no subtraction from a pointer to the stack. */
+	asm volatile("" : "+r"(at));
+	if (n < 4 || n > 7 || at > 3 || bpf_probe_read_user(b + at, n, (char *)e->last + e->last_len - n))
 		return 0;
 	if (b[3] != '\r' || b[4] != '\n' || b[5] != '\r' || b[6] != '\n')
 		return 0;

@@ -62,8 +62,7 @@ static __always_inline int on_arrived(struct sock *sk)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	/* A FIN counts 1 in the position and is no byte of a request. */
-	bytes_arrived(c, sk, tp, (u32)pos_arrived(tp) - !!(sk->sk_shutdown & RCV_SHUTDOWN), t);
+	bytes_arrived(c, sk, tp, data_arrived(tp), t);
 	return 0;
 }
 
@@ -98,7 +97,7 @@ int BPF_PROG(arrived_probe, struct sock *sk, struct sk_buff *skb)
 	if (!tp)
 		return 0;
 	cb = (struct tcp_skb_cb *)skb->cb;
-	ahead = BPF_CORE_READ(cb, end_seq) - tp->rcv_nxt;
+	ahead = BPF_CORE_READ(cb, end_seq) - tp->rcv_nxt - (BPF_CORE_READ(cb, tcp_flags) & TCPHDR_FIN);
 	if (ahead && !before(tp->rcv_nxt, BPF_CORE_READ(cb, seq)))
 		bytes_arrived(c, sk, tp, (u32)pos_arrived(tp) + ahead, bpf_ktime_get_ns());
 	return 0;
@@ -116,7 +115,7 @@ static __always_inline int on_read(struct sock *sk)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	pos = (u32)pos_read(tp);
+	pos = data_read(tp);
 	if (pos == c->read_pos)
 		return 0; /* MSG_PEEK takes nothing */
 	t = bpf_ktime_get_ns();
@@ -163,8 +162,8 @@ static __always_inline int on_send(struct sock *sk, const struct msghdr *msg)
 		return 0; /* the next turn of the same write */
 	t = bpf_ktime_get_ns();
 	accept_seen(c, sk, t);
-	if ((u32)pos_read(tp) != c->read_pos) {
-		request_read(c, (u32)pos_read(tp), t);
+	if (data_read(tp) != c->read_pos) {
+		request_read(c, data_read(tp), t);
 		c->flags |= CONN_UNREAD_SPLIT;
 		c->ran = 0;
 		c->handed = 0;
@@ -226,6 +225,8 @@ static __always_inline int on_sent(struct sock *sk, int ret)
 		COUNT(p->blocked_writes);
 		if (!tp->snd_wnd)
 			COUNT(p->zero_windows);
+		else if (tp->packets_out && !(BPF_CORE_READ_BITFIELD(tp, nonagle) & TCP_NAGLE_OFF))
+			COUNT(p->nagle_writes);
 	}
 	return 0;
 }
@@ -241,6 +242,42 @@ SEC("fexit/tcp_sendmsg")
 int BPF_PROG(sent_fexit, struct sock *sk, struct msghdr *msg, u64 size, int ret)
 {
 	return on_sent(sk, ret);
+}
+
+/* The sequence number after the packet's last byte of data, or of nothing. */
+static __always_inline u32 seq_after(struct sk_buff *skb)
+{
+	unsigned char *th = skb->head + skb->transport_header;
+	u32 before_tcp = th - skb->data;
+	u8 h[16] = {}; /* ports, sequence, acknowledgement, offset */
+	u32 seq;
+
+	if (bpf_probe_read_kernel(h, sizeof(h), th))
+		return 0;
+	__builtin_memcpy(&seq, h + 4, 4);
+	return bpf_ntohl(seq) + skb->len - before_tcp - (h[12] >> 4) * 4;
+}
+
+/* __dev_queue_xmit() has a packet of the socket in hand: exact, where the next
+ * acknowledgement may be 40 ms away (a paced congestion control, a window that
+ * opens). One run a packet of the node, so attached as the one below. */
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(queued, struct sk_buff *skb)
+{
+	struct sock *sk = skb->sk;
+	struct conn *c = sk ? conn_of(sk) : 0;
+	u32 end;
+	u64 t;
+
+	if (!c || c->role != ROLE_CONN || c->write_head == c->write_tail)
+		return 0;
+	end = seq_after(skb);
+	if (before(end, c->writes[c->write_head & (WRITES - 1)].end))
+		return 0;
+	t = bpf_ktime_get_ns();
+	step(c, t, STEP_LEFT, end + c->left_base, 0);
+	writes_left(c, sk, end, t);
+	return 0;
 }
 
 /* tcp_rcv_established() begins with a packet: what the acknowledgement before it

@@ -52,6 +52,7 @@ func Left(m *bpf.Maps) ladder.Signal {
 // attached only while some send leaves data behind.
 func LeftLater(m *bpf.Maps) ladder.Signal {
 	return ladder.Signal{Name: "left_later", Rungs: []ladder.Rung{
+		m.Rung("tp_btf/net_dev_queue", loadSockqueue, "queued"),
 		m.Rung("tp_btf/tcp_probe", loadSockqueue, "acknowledged"),
 	}}
 }

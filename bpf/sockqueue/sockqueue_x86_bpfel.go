@@ -58,6 +58,7 @@ const (
 	sockqueueProgArrivedFentry    = "arrived_fentry"
 	sockqueueProgArrivedProbe     = "arrived_probe"
 	sockqueueProgMark             = "mark"
+	sockqueueProgQueued           = "queued"
 	sockqueueProgReadDone         = "read_done"
 	sockqueueProgReadReturn       = "read_return"
 	sockqueueProgSendBegins       = "send_begins"
@@ -114,6 +115,7 @@ type sockqueueProgramSpecs struct {
 	ArrivedFentry    *ebpf.ProgramSpec `ebpf:"arrived_fentry"`
 	ArrivedProbe     *ebpf.ProgramSpec `ebpf:"arrived_probe"`
 	Mark             *ebpf.ProgramSpec `ebpf:"mark"`
+	Queued           *ebpf.ProgramSpec `ebpf:"queued"`
 	ReadDone         *ebpf.ProgramSpec `ebpf:"read_done"`
 	ReadReturn       *ebpf.ProgramSpec `ebpf:"read_return"`
 	SendBegins       *ebpf.ProgramSpec `ebpf:"send_begins"`
@@ -214,6 +216,7 @@ type sockqueuePrograms struct {
 	ArrivedFentry    *ebpf.Program `ebpf:"arrived_fentry"`
 	ArrivedProbe     *ebpf.Program `ebpf:"arrived_probe"`
 	Mark             *ebpf.Program `ebpf:"mark"`
+	Queued           *ebpf.Program `ebpf:"queued"`
 	ReadDone         *ebpf.Program `ebpf:"read_done"`
 	ReadReturn       *ebpf.Program `ebpf:"read_return"`
 	SendBegins       *ebpf.Program `ebpf:"send_begins"`
@@ -229,6 +232,7 @@ func (p *sockqueuePrograms) Close() error {
 		p.ArrivedFentry,
 		p.ArrivedProbe,
 		p.Mark,
+		p.Queued,
 		p.ReadDone,
 		p.ReadReturn,
 		p.SendBegins,

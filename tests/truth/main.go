@@ -35,6 +35,11 @@ func main() {
 		}
 		c.measure(ctx, r, n, *verbose)
 	}
+	if strings.Contains("clock", *only) {
+		if err := clock(ctx, r, pick(*short, 10, 40)); err != nil {
+			r.Fail("the clients' clock: " + err.Error())
+		}
+	}
 	code := r.Finish(os.Stdout, *dir)
 	stop()
 	os.Exit(code)
@@ -65,4 +70,11 @@ func (c *testCase) measure(ctx context.Context, r *results.Run, n int, verbose b
 		}
 	}
 	s.record(r, c.name, rung)
+}
+
+func pick(on bool, yes, no int) int {
+	if on {
+		return yes
+	}
+	return no
 }
