@@ -56,7 +56,8 @@ type Options struct {
 	AllGaps bool
 	// Only forces the rung of a signal, by name.
 	Only map[string]string
-	// OnTrace is called for each record of the traced tier, on one goroutine.
+	// OnTrace is called for each record of the traced tier, one at a time. It
+	// must not call the session.
 	OnTrace func(*attribution.Trace)
 	// NoBPF does as on a kernel that has none.
 	NoBPF bool

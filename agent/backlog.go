@@ -35,6 +35,8 @@ func (s *Session) followBacklog() {
 		s.opts.Log.Warn("asking for backlogs", "error", err)
 		return
 	}
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
 	b := &s.backlog
 	switch {
 	case n != b.count:

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -72,8 +73,13 @@ func (s *Session) sampleStats() func() {
 	c, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {
 		s.opts.Log.Info("no run statistics of the programs", "error", err)
+		s.noStats = err
+		if errors.Is(err, unix.EPERM) {
+			s.noStats = errNoStats
+		}
 		return func() {}
 	}
+	s.counted = true
 	return func() {
 		if c != nil {
 			c.Close()

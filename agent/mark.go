@@ -66,7 +66,14 @@ func (s *Session) markSockets() error {
 		fresh[t.NetNS] = t.entry()
 	}
 	for ns, pid := range fresh {
-		if err := s.inNetNS(pid, func() error { return s.sockets.Mark(s.seen.socket) }); err != nil {
+		err := s.inNetNS(pid, func() error { return s.sockets.Mark(s.seen.socket) })
+		blind := blindTo(ns, pid, err)
+		for _, t := range s.targets.list {
+			if t.NetNS == ns {
+				t.blind = blind
+			}
+		}
+		if err != nil && blind == nil {
 			return fmt.Errorf("marking the sockets of network namespace %d: %w", ns, err)
 		}
 	}
@@ -111,7 +118,11 @@ func (s *Session) markThreads() error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	if err := s.maps.NameThreads(fresh); err != nil {
+	beyond, err := s.maps.NameThreads(fresh)
+	if beyond > 0 {
+		s.seen.lost["threads/map_full"] += uint64(beyond)
+	}
+	if err != nil {
 		return err
 	}
 	return errors.Join(s.threads.Mark(), s.maps.ForgetThreads(fresh))
@@ -138,7 +149,7 @@ func (s *Session) readSockets(f func(sockqueue.Socket)) error {
 	done := map[uint64]bool{}
 	var errs []error
 	for _, t := range s.targets.list {
-		if t.gone || done[t.NetNS] {
+		if t.gone || t.blind != nil || done[t.NetNS] {
 			continue
 		}
 		done[t.NetNS] = true

@@ -59,12 +59,11 @@ func (s *Session) readBaseline() baseline {
 
 // live is what the last walk over the sockets says of one target.
 type live struct {
-	depth, limit   uint64
-	listeners      int
-	drops          uint32
-	rwnd, sndbuf   uint64 // jiffies
-	established    int
-	seenInThisWalk bool
+	depth, limit uint64
+	listeners    int
+	drops        uint32
+	rwnd, sndbuf uint64 // jiffies
+	established  int
 }
 
 // Measure returns what was seen since Open.
@@ -81,15 +80,20 @@ func (s *Session) Measure() (*diagnosis.Measured, error) {
 			s.opts.Log.Warn("walking the sockets", "error", err)
 		}
 	}
+	m.Coverage = append(m.Coverage, s.hidden()...)
 	if s.backlog.ever != nil {
 		m.Coverage = append(m.Coverage, *s.backlog.ever)
 	}
+	procs, err := s.opts.Host.Processes()
+	if !incomplete(err) {
+		return nil, err
+	}
 	for i, t := range s.targets.list {
-		p := describe(s.opts.Host, t)
+		p := describe(s.opts.Host, t, procs)
 		if l := walk[i]; l != nil {
 			p.Accept.Depth, p.Accept.Limit, p.Accept.Listeners = l.depth, l.limit, l.listeners
 		}
-		if s.missing == nil {
+		if s.missing == nil && t.blind == nil {
 			f, err := s.maps.Port(i)
 			if err != nil {
 				return nil, err
@@ -125,7 +129,7 @@ func count(walk map[int]*live, x sockqueue.Socket) {
 }
 
 // describe says what the target is; its figures follow.
-func describe(h preflight.Host, t *target) diagnosis.Port {
+func describe(h preflight.Host, t *target, procs []preflight.Process) diagnosis.Port {
 	p := diagnosis.Port{
 		Port: t.Port, Engine: t.engine, NetNS: t.NetNS, MPTCP: t.MPTCP,
 		Accept: &diagnosis.Accept{Depth: uint64(t.Depth), Limit: uint64(t.Limit)},
@@ -138,10 +142,8 @@ func describe(h preflight.Host, t *target) diagnosis.Port {
 		if n, err := h.Somaxconn(pid); err == nil {
 			p.Accept.Somaxconn = uint64(n)
 		}
-		if procs, err := h.Processes(); incomplete(err) {
-			if i := slices.IndexFunc(procs, func(x preflight.Process) bool { return x.PID == pid }); i >= 0 {
-				p.Process, p.Cgroup = procs[i].Comm, procs[i].Cgroup
-			}
+		if i := slices.IndexFunc(procs, func(x preflight.Process) bool { return x.PID == pid }); i >= 0 {
+			p.Process, p.Cgroup = procs[i].Comm, procs[i].Cgroup
 		}
 	}
 	return p
@@ -156,7 +158,7 @@ func (s *Session) fill(p *diagnosis.Port, index int, f *bpf.PortFigures, l *live
 	}
 	p.Stages[attribution.Engine].Gap = &f.GapStages[attribution.Engine]
 	p.Stages[attribution.SendQueue].Gap = &f.GapStages[attribution.SendQueue]
-	if !s.held("wake_to_run") {
+	if !s.held("wake_to_run") || len(s.targets.list[index].pids) == 0 {
 		for _, st := range []attribution.Stage{attribution.WakeToRun, attribution.RuntimeHandoff, attribution.Reader} {
 			p.Stages[st].TTFT = nil
 		}
@@ -314,6 +316,9 @@ func (s *Session) cost(ports []diagnosis.Port) diagnosis.AgentCost {
 		}
 	}
 	c.KernelMapBytes = s.maps.Memory(conns)
+	if !s.counted {
+		return c
+	}
 	for _, pc := range s.maps.Costs() {
 		out := diagnosis.ProgramCost{Name: pc.Name, Runs: pc.Runs}
 		if pc.Runs > 0 {

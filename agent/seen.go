@@ -194,7 +194,7 @@ func (n *seen) slowest(list []*target) []diagnosis.Stream {
 	for _, k := range all[:min(slowestKept, len(all))] {
 		d := diagnosis.Stream{ID: fmt.Sprintf("%x.%d", k.cookie, k.exchange), Port: list[k.port].Port}
 		if k.ttft != nil {
-			d.TTFT, d.TTFTStages = k.ttft.Counted.Total, named(k.ttft.Counted)
+			d.TTFT, d.TTFTStages = k.ttft.Counted.Total, named(list[k.port].told(k.ttft.Counted))
 		}
 		if k.gap != nil {
 			d.WorstGap, d.GapStages = k.gap.Counted.Total, named(k.gap.Counted)

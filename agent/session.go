@@ -38,6 +38,8 @@ type Session struct {
 	threads  *sched.Marker
 	records  *bpf.Records
 	missing  error // why stages cannot be told; nil: they can
+	noStats  error // why the programs' cost is not known; nil: it is, or nobody asked
+	counted  bool  // the programs' runs were
 
 	targets *targets
 	seen    *seen
@@ -68,6 +70,9 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	if err := s.mark(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if blind := s.targets.allBlind(); blind != nil && s.missing == nil {
+		s.missing = fmt.Errorf("%w: %w", ErrNoSignal, blind)
+	}
 	s.begun = time.Now()
 	s.base = s.readBaseline()
 	loop, stop := context.WithCancel(ctx)
@@ -87,7 +92,7 @@ func (s *Session) attach() error {
 	}
 	maps, err := bpf.NewMaps()
 	if err != nil {
-		s.coverage = append(s.coverage, diagnosis.Coverage{Signal: "probes", Missing: true, Note: err.Error()})
+		s.loseAll("probes", err)
 		return fmt.Errorf("%w: %w", ErrNoSignal, err)
 	}
 	s.maps = maps
@@ -101,15 +106,18 @@ func (s *Session) attach() error {
 		return err
 	}
 	if s.sockets, err = sockqueue.NewMarker(maps); err != nil {
-		s.coverage = append(s.coverage, diagnosis.Coverage{Signal: "marks", Missing: true, Note: err.Error()})
+		s.loseAll("marks", err)
 		return fmt.Errorf("%w: %w", ErrNoSignal, err)
 	}
 	if !s.opts.NoSched {
 		if s.threads, err = sched.NewMarker(maps); err != nil {
-			s.opts.Log.Warn("threads cannot be marked", "error", err)
+			s.opts.NoSched = true // without marks its programs would see nothing
+			s.coverage = append(s.coverage, diagnosis.Coverage{Signal: "wake_to_run", Missing: true, Note: err.Error()})
 		}
 	}
-	return s.climb()
+	err = s.climb()
+	s.seen.opts.NoSched = !s.held("wake_to_run")
+	return err
 }
 
 // run serves the ring, the backlog and the marks until ctx ends.
@@ -146,7 +154,7 @@ func (s *Session) Close() error {
 	for i := len(s.holds) - 1; i >= 0; i-- {
 		errs = append(errs, s.holds[i].Close())
 	}
-	errs = append(errs, s.backlog.close())
+	errs = append(errs, s.backlog.close()) // the loop that used it is over
 	if s.sockets != nil {
 		errs = append(errs, s.sockets.Close())
 	}

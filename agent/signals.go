@@ -66,6 +66,14 @@ func (s *Session) climb() error {
 	return nil
 }
 
+// loseAll covers every signal where what they all stand on is missing.
+func (s *Session) loseAll(what string, err error) {
+	s.coverage = append(s.coverage, diagnosis.Coverage{Signal: what, Missing: true, Note: err.Error()})
+	for _, sig := range s.opts.signals(s.maps) {
+		s.coverage = append(s.coverage, diagnosis.Coverage{Signal: sig.Name, Missing: true, Note: "lost: " + sig.lost})
+	}
+}
+
 func coverageOf(h *ladder.Hold, lost string) diagnosis.Coverage {
 	c := diagnosis.Coverage{Signal: h.Signal, Rung: h.Rung, Missing: !h.Held()}
 	for _, r := range h.Refused {

@@ -20,6 +20,7 @@ type target struct {
 	pids   []int // whose threads are watched: the holders and their engine's family
 	gone   bool  // it no longer listens
 	marked bool
+	blind  error // why its sockets cannot be marked; nil: they can
 }
 
 // entry is a process through which the target's namespace can be entered.
@@ -32,7 +33,7 @@ func (t *target) entry() int {
 
 type targets struct {
 	list   []*target
-	folded int // ports beyond the budget
+	folded int // ports beyond the budget, at most at once
 }
 
 // findTargets looks for what w names. Everything named must be there.
@@ -43,22 +44,23 @@ func findTargets(h preflight.Host, w Watch) (*targets, error) {
 		return nil, err
 	}
 	t.merge(found)
-	return t, t.check(w)
+	return t, check(found, w)
 }
 
-func (t *targets) check(w Watch) error {
+// check says what of w is not among the listeners that were found.
+func check(found []*target, w Watch) error {
 	for _, p := range w.Ports {
-		if !slices.ContainsFunc(t.list, func(x *target) bool { return x.Port == p }) {
+		if !slices.ContainsFunc(found, func(x *target) bool { return x.Port == p }) {
 			return fmt.Errorf("%w: nothing listens on TCP port %d; `ss -ltn` lists what does", ErrNotThere, p)
 		}
 	}
 	for _, pid := range w.PIDs {
-		if !slices.ContainsFunc(t.list, func(x *target) bool { return slices.Contains(x.PIDs, pid) }) {
+		if !slices.ContainsFunc(found, func(x *target) bool { return slices.Contains(x.PIDs, pid) }) {
 			return fmt.Errorf("%w: process %d listens on no TCP port; name the process that accepts the requests, or use --port", ErrNotThere, pid)
 		}
 	}
 	switch {
-	case len(t.list) > 0:
+	case len(found) > 0:
 		return nil
 	case w.empty():
 		return fmt.Errorf("%w: no serving engine that listens was found on this node; name what to watch with --port, --pid or --cgroup", ErrNotThere)
@@ -71,19 +73,22 @@ func (t *targets) merge(found []*target) {
 	for _, old := range t.list {
 		old.gone = !slices.ContainsFunc(found, old.same)
 	}
+	folded := 0
 	for _, f := range found {
 		i := slices.IndexFunc(t.list, f.same)
 		switch {
 		case i >= 0:
 			renewed := f.Cookie == t.list[i].Cookie
 			f.marked = t.list[i].marked && renewed
+			f.blind = t.list[i].blind
 			*t.list[i] = *f
 		case len(t.list) < bpf.MaxPorts:
 			t.list = append(t.list, f)
 		default:
-			t.folded++
+			folded++
 		}
 	}
+	t.folded = max(t.folded, folded)
 }
 
 func (t *target) same(other *target) bool { return t.Port == other.Port && t.NetNS == other.NetNS }

@@ -46,6 +46,7 @@ type write struct {
 	end            uint32
 	class          WriteClass
 	first, content bool
+	joined         bool // several writes, as one
 }
 
 // machine is the state of one connection, as struct conn in the kernel.
@@ -151,6 +152,7 @@ func (m *machine) onSend(s Step, pos uint32) {
 	}
 	if len(m.waiting) >= maxWaiting {
 		m.waiting[len(m.waiting)-1].end = pos
+		m.waiting[len(m.waiting)-1].joined = true
 		return
 	}
 	m.waiting = append(m.waiting, w)
@@ -162,7 +164,7 @@ func (m *machine) onCut(pos uint32, some bool) {
 		return
 	}
 	w := &m.waiting[n-1]
-	if some {
+	if some || w.joined {
 		w.end = pos
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/velo-agent/velo-agent/attribution"
 )
@@ -44,15 +45,20 @@ type ThreadName struct {
 	Port int // where its process's EMFILE is counted
 }
 
-// NameThreads sets what the next run of the task iterator marks.
-func (m *Maps) NameThreads(names map[int]ThreadName) error {
+// NameThreads sets what the next run of the task iterator marks, and returns how
+// many threads found no room.
+func (m *Maps) NameThreads(names map[int]ThreadName) (beyond int, err error) {
 	tm := m.collection.Maps["thread_marks"]
 	for tid, n := range names {
-		if err := tm.Put(uint32(tid), &mapsThreadKey{Role: uint32(n.Role), Port: uint32(n.Port)}); err != nil {
-			return fmt.Errorf("naming thread %d: %w", tid, err)
+		err := tm.Put(uint32(tid), &mapsThreadKey{Role: uint32(n.Role), Port: uint32(n.Port)})
+		switch {
+		case errors.Is(err, unix.E2BIG):
+			beyond++
+		case err != nil:
+			return beyond, fmt.Errorf("naming thread %d: %w", tid, err)
 		}
 	}
-	return nil
+	return beyond, nil
 }
 
 // ForgetThreads empties the list again; the marks stay.

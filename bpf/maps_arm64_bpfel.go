@@ -62,13 +62,13 @@ type mapsConn struct {
 	Looked          uint8
 	Reserved        uint32
 	Writes          [4]struct {
-		_        structs.HostLayout
-		Start    uint64
-		End      uint32
-		Class    uint8
-		First    uint8
-		Content  uint8
-		Reserved uint8
+		_       structs.HostLayout
+		Start   uint64
+		End     uint32
+		Class   uint8
+		First   uint8
+		Content uint8
+		Joined  uint8
 	}
 	Steps [32]mapsStep
 }

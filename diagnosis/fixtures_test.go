@@ -93,8 +93,10 @@ func healthy() *Measured {
 			NodeListenOverflows: new(uint64(0)), NodeListenDrops: new(uint64(0)), NodeUDPRcvbufErrors: new(uint64(0)),
 		},
 		Sched: []Role{
-			{Name: "uvicorn", Threads: 1, Wakeups: new(uint64(14000)), Wait: samples(14000, 22*us), OnCPU: new(3100 * ms), RunDelay: new(310 * ms),
-				Preempted: new(uint64(12)), Throttled: &Throttle{Periods: 100, ThrottledPeriods: 0, Quota: 8}},
+			{
+				Name: "uvicorn", Threads: 1, Wakeups: new(uint64(14000)), Wait: samples(14000, 22*us), OnCPU: new(3100 * ms), RunDelay: new(310 * ms),
+				Preempted: new(uint64(12)), Throttled: &Throttle{Periods: 100, ThrottledPeriods: 0, Quota: 8},
+			},
 			{Name: "VLLM::EngineCore", Threads: 9, Wakeups: new(uint64(52000)), Wait: samples(52000, 18*us), OnCPU: new(12400 * ms), RunDelay: new(95 * ms)},
 		},
 	}

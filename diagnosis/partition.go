@@ -29,7 +29,8 @@ type partition struct {
 // leave over is unexplained; where they exceed the whole, because the two were not
 // read in the same instant, their own sum is the whole.
 func newPartition(what string, whole *attribution.Histogram, stages *[attribution.NumStages]StageTimes,
-	pick func(StageTimes) *attribution.Histogram) partition {
+	pick func(StageTimes) *attribution.Histogram,
+) partition {
 	p := partition{what: what, whole: whole}
 	if whole == nil || whole.Count() == 0 {
 		return p

@@ -153,8 +153,14 @@ func TestCgroupCPU(t *testing.T) {
 
 func TestCgroupCPUMalformed(t *testing.T) {
 	for _, c := range []struct{ file, text string }{
-		{"cpu.max", "600000"}, {"cpu.max", "x 100000"}, {"cpu.max", "600000 -1"}, {"cpu.max", ""},
-		{"cpu.weight", "heavy"}, {"cpu.stat", "nr_periods x\n"}, {"cpu.stat", "nr_periods\n"}, {"cpu.stat", "throttled_usec 18446744073709551615\n"},
+		{"cpu.max", "600000"},
+		{"cpu.max", "x 100000"},
+		{"cpu.max", "600000 -1"},
+		{"cpu.max", ""},
+		{"cpu.weight", "heavy"},
+		{"cpu.stat", "nr_periods x\n"},
+		{"cpu.stat", "nr_periods\n"},
+		{"cpu.stat", "throttled_usec 18446744073709551615\n"},
 	} {
 		tr, _, _ := hybrid(t)
 		tr.write("6/cgroup", "0::/pod/x\n")

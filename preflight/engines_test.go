@@ -51,7 +51,12 @@ func TestMatchers(t *testing.T) {
 		{args: "python -m dynamo.frontend --http-port 8000", want: "Dynamo/frontend"},
 		{args: "python3 -m dynamo.mocker --model-path m", want: "Dynamo/worker"},
 		{args: "python3 -m dynamo.vllm --model m", want: "Dynamo/worker"},
-		{args: "python"}, {args: "python -m"}, {args: "python -W"}, {args: "python -"}, {args: ""}, {args: "python -m dynamo"},
+		{args: "python"},
+		{args: "python -m"},
+		{args: "python -W"},
+		{args: "python -"},
+		{args: ""},
+		{args: "python -m dynamo"},
 	} {
 		p := Process{PID: 9, Comm: c.comm, Exe: c.exe}
 		if c.args != "" {
@@ -103,7 +108,8 @@ func TestEngineFamilies(t *testing.T) {
 		{PID: 50, PPID: 1, Args: py("-m", "dynamo.frontend")},
 		{PID: 60, PPID: 1, Args: py("serve.py")},
 		{PID: 61, PPID: 1, Args: py("other.py")},
-		{PID: 70, PPID: 71, Comm: "loop"}, {PID: 71, PPID: 70, Comm: "loop"},
+		{PID: 70, PPID: 71, Comm: "loop"},
+		{PID: 71, PPID: 70, Comm: "loop"},
 	}
 	engines, err := tr.host().Engines(procs)
 	if err != nil {

@@ -26,8 +26,7 @@ static __always_inline void on_established(struct conn *c, struct sock *sk)
 	step(c, c->established, STEP_ESTABLISHED, 0, 0);
 	if (p)
 		COUNT(p->connections);
-	if (cfg && (cfg->flags & CONFIG_ACCEPT_EXIT) &&
-	    bpf_map_update_elem(&accepting, &key, &zero, BPF_ANY))
+	if (cfg && (cfg->flags & CONFIG_ACCEPT_EXIT) && bpf_map_update_elem(&accepting, &key, &zero, BPF_ANY))
 		lost(LOST_ACCEPTING_FULL);
 }
 

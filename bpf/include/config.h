@@ -13,11 +13,11 @@ enum config_flag {
 };
 
 struct config {
-	u64 ttft_threshold;  /* ns; a longer TTFT leaves as a record */
-	u64 gap_threshold;   /* ns; a longer gap leaves as a record */
-	u64 sample_mask;     /* an exchange whose hash & mask is 0 leaves as a record */
-	u64 flags;	     /* enum config_flag */
-	u64 backlogged;	     /* sends that returned before all had left */
+	u64 ttft_threshold; /* ns; a longer TTFT leaves as a record */
+	u64 gap_threshold;  /* ns; a longer gap leaves as a record */
+	u64 sample_mask;    /* an exchange whose hash & mask is 0 leaves as a record */
+	u64 flags;	    /* enum config_flag */
+	u64 backlogged;	    /* sends that returned before all had left */
 	u64 reserved;
 };
 

@@ -6,8 +6,8 @@
 #include "kernel.h"
 #include "stage.h"
 
-#define STEPS 32  /* a power of two */
-#define WRITES 4  /* a power of two: writes of one connection that have not left */
+#define STEPS 32 /* a power of two */
+#define WRITES 4 /* a power of two: writes of one connection that have not left */
 
 enum step_kind {
 	STEP_ARRIVED = 1, /* pos bytes became readable */
@@ -18,14 +18,14 @@ enum step_kind {
 	STEP_SENT,	  /* a write has returned; pos bytes have left */
 	STEP_LEFT,	  /* pos bytes have left, seen later than the return */
 	STEP_ESTABLISHED,
-	STEP_ACCEPTED,    /* class 1: an upper bound */
-	STEP_CUT,	  /* the newest write ends at pos; class 1: it took something */
+	STEP_ACCEPTED, /* class 1: an upper bound */
+	STEP_CUT,      /* the newest write ends at pos; class 1: it took something */
 };
 
 struct step {
-	u64 t;	  /* ns, CLOCK_MONOTONIC */
-	u32 pos;  /* low half of the position */
-	u16 kind; /* enum step_kind */
+	u64 t;	   /* ns, CLOCK_MONOTONIC */
+	u32 pos;   /* low half of the position */
+	u16 kind;  /* enum step_kind */
 	u16 class; /* of STEP_SEND: enum write_class; of STEP_READ: 1 if no read was seen */
 };
 
@@ -38,12 +38,12 @@ enum write_class {
 };
 
 struct write {
-	u64 start; /* ns, when the application handed it in */
-	u32 end;   /* TCP sequence number after its last byte */
-	u8 class;  /* enum write_class */
-	u8 first;  /* the first response write of its exchange */
+	u64 start;  /* ns, when the application handed it in */
+	u32 end;    /* TCP sequence number after its last byte */
+	u8 class;   /* enum write_class */
+	u8 first;   /* the first response write of its exchange */
 	u8 content; /* the first that carries content */
-	u8 reserved;
+	u8 joined;  /* several writes, as one */
 };
 
 enum role { ROLE_LISTENER = 1, ROLE_CONN };
@@ -56,43 +56,43 @@ enum phase {
 };
 
 enum conn_flag {
-	CONN_ACCEPT_PENDING = 1, /* its accept has not been seen */
+	CONN_ACCEPT_PENDING = 1,  /* its accept has not been seen */
 	CONN_ACCEPT_INTERVAL = 2, /* accepted is an upper bound */
-	CONN_CONTENT = 4,	 /* this exchange's content has begun */
-	CONN_GAPS = 8,		 /* prev_left is valid for a gap */
-	CONN_UNREAD_SPLIT = 16,	 /* no read was seen for bytes that were taken */
+	CONN_CONTENT = 4,	  /* this exchange's content has begun */
+	CONN_GAPS = 8,		  /* prev_left is valid for a gap */
+	CONN_UNREAD_SPLIT = 16,	  /* no read was seen for bytes that were taken */
 };
 
 /* The stages of TTFT up to the first response write, fixed when it is handed in. */
 struct ttft {
-	u64 start;  /* arrival of the last request byte */
+	u64 start;		  /* arrival of the last request byte */
 	u64 stages[STAGE_ENGINE]; /* accept_wait to reader */
 	u64 unexplained;
 };
 
 struct conn {
 	u64 cookie;
-	u64 established;    /* ns; 0 where the connection is older than the agent */
-	u64 accepted;	    /* ns; 0 where unknown */
-	u64 unaccepted;	    /* ns, the last time it was seen waiting to be accepted */
-	u64 first_arrived;  /* ns, of the oldest bytes that were not yet read */
-	u64 last_arrived;   /* ns, of the newest bytes */
-	u64 read;	    /* ns, of the newest read */
-	u64 read_arrived;   /* ns, when the last byte of that read had arrived */
-	u64 ran;	    /* ns, the woken thread runs; 0: none was woken */
-	u64 handed;	    /* ns, since when it is for another thread to read; 0: the woken one read */
-	u64 prev_left;	    /* ns, when the record before left */
+	u64 established;   /* ns; 0 where the connection is older than the agent */
+	u64 accepted;	   /* ns; 0 where unknown */
+	u64 unaccepted;	   /* ns, the last time it was seen waiting to be accepted */
+	u64 first_arrived; /* ns, of the oldest bytes that were not yet read */
+	u64 last_arrived;  /* ns, of the newest bytes */
+	u64 read;	   /* ns, of the newest read */
+	u64 read_arrived;  /* ns, when the last byte of that read had arrived */
+	u64 ran;	   /* ns, the woken thread runs; 0: none was woken */
+	u64 handed;	   /* ns, since when it is for another thread to read; 0: the woken one read */
+	u64 prev_left;	   /* ns, when the record before left */
 	struct ttft ttft;
 	u32 first_arrived_pos;
 	u32 arrived_pos;
 	u32 read_pos;
-	u32 request_end;    /* arrived_pos when the answer began */
-	u32 send_end;	    /* sequence number after the newest write */
-	u32 left_base;	    /* position minus sequence number, outbound */
-	u32 exchange;	    /* ordinal, from 1 */
-	u32 tgid;	    /* the process that reads; 0 until known */
-	u32 port;	    /* index into ports */
-	u32 rwnd_jiffies;   /* when it was marked */
+	u32 request_end;  /* arrived_pos when the answer began */
+	u32 send_end;	  /* sequence number after the newest write */
+	u32 left_base;	  /* position minus sequence number, outbound */
+	u32 exchange;	  /* ordinal, from 1 */
+	u32 tgid;	  /* the process that reads; 0 until known */
+	u32 port;	  /* index into ports */
+	u32 rwnd_jiffies; /* when it was marked */
 	u32 sndbuf_jiffies;
 	u32 write_head;
 	u32 write_tail;
@@ -100,7 +100,7 @@ struct conn {
 	u8 role;
 	u8 phase;
 	u8 flags;
-	u8 looked;	    /* writes of this exchange whose content was looked at */
+	u8 looked; /* writes of this exchange whose content was looked at */
 	u32 reserved;
 	struct write writes[WRITES];
 	struct step steps[STEPS];

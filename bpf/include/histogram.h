@@ -24,11 +24,13 @@ static __always_inline u32 log2_64(u64 v)
 {
 	u32 r = 0;
 
+	/* clang-format off */
 	if (v >> 32) { v >>= 32; r += 32; }
 	if (v >> 16) { v >>= 16; r += 16; }
 	if (v >> 8) { v >>= 8; r += 8; }
 	if (v >> 4) { v >>= 4; r += 4; }
 	if (v >> 2) { v >>= 2; r += 2; }
+	/* clang-format on */
 	return r + (v >> 1);
 }
 

@@ -5,15 +5,15 @@
 #include "kernel.h"
 
 enum lost_reason {
-	LOST_RING_FULL,		/* a record found no room in the ring */
-	LOST_ACCEPTING_FULL,	/* an accept found no room in the accepting map */
-	LOST_THREAD_STORAGE,	/* a thread could not be marked */
-	LOST_CONN_STORAGE,	/* a connection could not be marked */
-	LOST_WRITE_QUEUE,	/* a write was joined to the one before it: four waited */
-	LOST_WAKE_COLLISION,	/* two connections shared a wake slot */
-	LOST_IMPOSSIBLE_TIME,	/* a step lay before its predecessor: clamped */
-	LOST_PORT_INDEX,	/* a connection named a port that is not there */
-	LOST_LEFT_UNSEEN,	/* a connection closed with a write that was not seen leaving */
+	LOST_RING_FULL,	      /* a record found no room in the ring */
+	LOST_ACCEPTING_FULL,  /* an accept found no room in the accepting map */
+	LOST_THREAD_STORAGE,  /* a thread could not be marked */
+	LOST_CONN_STORAGE,    /* a connection could not be marked */
+	LOST_WRITE_QUEUE,     /* a write was joined to the one before it: four waited */
+	LOST_WAKE_COLLISION,  /* two connections shared a wake slot */
+	LOST_IMPOSSIBLE_TIME, /* a step lay before its predecessor: clamped */
+	LOST_PORT_INDEX,      /* a connection named a port that is not there */
+	LOST_LEFT_UNSEEN,     /* a connection closed with a write that was not seen leaving */
 	LOST_REASONS,
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "histogram.h"
+#include "lost.h"
 #include "stage.h"
 
 #define MAX_PORTS 128
@@ -28,19 +29,19 @@ struct port {
 	u64 writes;	 /* response writes that are records */
 	u64 accept_arrivals;
 	u64 accept_high_water;
-	u64 accept_waits;     /* connections whose wait is known */
-	u64 accept_unknown;   /* those whose wait could not be bounded */
-	u64 accept_emfile;    /* accept failed for want of descriptors */
+	u64 accept_waits;   /* connections whose wait is known */
+	u64 accept_unknown; /* those whose wait could not be bounded */
+	u64 accept_emfile;  /* accept failed for want of descriptors */
 	u64 retransmits;
 	u64 resets_sent;
 	u64 resets_received;
-	u64 zero_windows;     /* sends that returned with the peer's window closed */
-	u64 blocked_writes;   /* sends that returned with data that had not left */
-	u64 nagle_writes;     /* of those: held by Nagle until an acknowledgement comes */
+	u64 zero_windows;   /* sends that returned with the peer's window closed */
+	u64 blocked_writes; /* sends that returned with data that had not left */
+	u64 nagle_writes;   /* of those: held by Nagle until an acknowledgement comes */
 	u64 reserved;
-	u64 early_answers;    /* written before the request had been read */
-	u64 rwnd_jiffies;     /* closed connections: time limited by the peer's window */
-	u64 sndbuf_jiffies;   /* closed connections: time limited by the send buffer */
+	u64 early_answers;  /* written before the request had been read */
+	u64 rwnd_jiffies;   /* closed connections: time limited by the peer's window */
+	u64 sndbuf_jiffies; /* closed connections: time limited by the send buffer */
 	struct hist ttft;
 	struct hist first_write;
 	struct hist gap;
@@ -59,7 +60,11 @@ struct {
 
 static __always_inline struct port *port_of(u32 index)
 {
-	return bpf_map_lookup_elem(&ports, &index);
+	struct port *p = bpf_map_lookup_elem(&ports, &index);
+
+	if (!p)
+		lost(LOST_PORT_INDEX);
+	return p;
 }
 
 #define COUNT(field) __sync_fetch_and_add(&(field), 1)

@@ -25,7 +25,8 @@ static __always_inline u32 data_arrived(struct tcp_sock *tp)
 
 static __always_inline u32 data_read(struct tcp_sock *tp)
 {
-	return (u32)pos_read(tp) - (tp->inet_conn.icsk_inet.sk.sk_shutdown & RCV_SHUTDOWN && tp->copied_seq == tp->rcv_nxt);
+	return (u32)pos_read(tp) -
+	       (tp->inet_conn.icsk_inet.sk.sk_shutdown & RCV_SHUTDOWN && tp->copied_seq == tp->rcv_nxt);
 }
 
 static __always_inline u64 pos_written(struct tcp_sock *tp)

@@ -19,8 +19,8 @@ struct record {
 	u32 exchange;
 	u32 port;
 	u32 step_count;
-	u32 pos; /* of the write's last byte */
-	u16 kind; /* enum record_kind */
+	u32 pos;   /* of the write's last byte */
+	u16 kind;  /* enum record_kind */
 	u16 flags; /* enum conn_flag */
 	u8 remote[16];
 	u16 remote_port; /* host byte order */

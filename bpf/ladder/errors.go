@@ -35,12 +35,13 @@ func Explain(err error) error {
 			return err
 		}
 	}
+	// Without the rights even "not supported" may be what trying it answered.
+	if missing := MissingCapabilities(); len(missing) > 0 {
+		return fmt.Errorf("%w: %s (run as root, or: setcap cap_bpf,cap_perfmon+ep on the binary)", ErrCapability, strings.Join(missing, ", "))
+	}
 	var verifier *ebpf.VerifierError
 	switch {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) && !errors.As(err, &verifier):
-		if missing := MissingCapabilities(); len(missing) > 0 {
-			return fmt.Errorf("%w: %s (run as root, or: setcap cap_bpf,cap_perfmon,cap_net_admin+ep on the binary)", ErrCapability, strings.Join(missing, ", "))
-		}
 		if err := CanLoad(); err != nil {
 			return fmt.Errorf("%w: bpf(2) is refused although the capabilities are there (seccomp, or a container without them): %w", ErrCapability, err)
 		}
@@ -66,20 +67,25 @@ var needed = []struct {
 	bit  uint
 }{{"CAP_BPF", unix.CAP_BPF}, {"CAP_PERFMON", unix.CAP_PERFMON}}
 
-// MissingCapabilities names the capabilities that the process lacks for the probes.
-func MissingCapabilities() []string {
+// Has reports whether the process has a capability; where it cannot be asked, it
+// is taken to.
+func Has(bit uint) bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if unix.Capget(&header, &data[0]) != nil {
-		return nil
+		return true
 	}
-	has := func(bit uint) bool { return data[bit/32].Effective&(1<<(bit%32)) != 0 }
-	if has(unix.CAP_SYS_ADMIN) {
+	return data[bit/32].Effective&(1<<(bit%32)) != 0
+}
+
+// MissingCapabilities names the capabilities that the process lacks for the probes.
+func MissingCapabilities() []string {
+	if Has(unix.CAP_SYS_ADMIN) {
 		return nil
 	}
 	var missing []string
 	for _, c := range needed {
-		if !has(c.bit) {
+		if !Has(c.bit) {
 			missing = append(missing, c.name)
 		}
 	}

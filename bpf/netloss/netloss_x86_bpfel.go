@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	netlossMapConns          = "conns"
+	netlossMapLostMap        = "lost_map"
 	netlossMapPorts          = "ports"
 	netlossMapWatchMap       = "watch_map"
 	netlossProgResetReceived = "reset_received"
@@ -76,6 +77,7 @@ type netlossProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type netlossMapSpecs struct {
 	Conns    *ebpf.MapSpec `ebpf:"conns"`
+	LostMap  *ebpf.MapSpec `ebpf:"lost_map"`
 	Ports    *ebpf.MapSpec `ebpf:"ports"`
 	WatchMap *ebpf.MapSpec `ebpf:"watch_map"`
 }
@@ -107,6 +109,7 @@ func (o *netlossObjects) Close() error {
 // It can be passed to loadNetlossObjects or ebpf.CollectionSpec.LoadAndAssign.
 type netlossMaps struct {
 	Conns    *ebpf.Map `ebpf:"conns"`
+	LostMap  *ebpf.Map `ebpf:"lost_map"`
 	Ports    *ebpf.Map `ebpf:"ports"`
 	WatchMap *ebpf.Map `ebpf:"watch_map"`
 }
@@ -114,6 +117,7 @@ type netlossMaps struct {
 func (m *netlossMaps) Close() error {
 	return _NetlossClose(
 		m.Conns,
+		m.LostMap,
 		m.Ports,
 		m.WatchMap,
 	)

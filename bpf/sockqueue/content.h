@@ -5,10 +5,10 @@
 
 #include "../include/conn.h"
 
-#define HEAD_BYTES 320	  /* what is looked at */
-#define SMALL_WRITE 40	  /* a write that may be a closing chunk or [DONE] */
-#define LOOKS 8		  /* writes of an exchange that are looked at */
-#define INTERIM_BYTES 25  /* "HTTP/1.1 100 Continue\r\n\r\n" */
+#define HEAD_BYTES 320	   /* what is looked at */
+#define SMALL_WRITE 40	   /* a write that may be a closing chunk or [DONE] */
+#define LOOKS 8		   /* writes of an exchange that are looked at */
+#define INTERIM_BYTES 25   /* "HTTP/1.1 100 Continue\r\n\r\n" */
 #define LAST_CHUNK_BYTES 5 /* "0\r\n\r\n" */
 
 /* Without the content: only lengths tell. */
@@ -38,7 +38,9 @@ static __always_inline int user_ends(const struct msghdr *msg, u64 len, struct e
 
 	if (bpf_core_enum_value_exists(enum iter_type, ITER_UBUF) &&
 	    it->iter_type == bpf_core_enum_value(enum iter_type, ITER_UBUF)) {
-		e->head = (char *)it->ubuf + it->iov_offset;
+		/* Read as a number: some verifiers take the union for a vector and
+		 * then refuse to add to it. */
+		e->head = (char *)BPF_CORE_READ(it, ubuf) + it->iov_offset;
 		e->head_len = len;
 		e->last = e->head;
 		e->last_len = len;
@@ -47,7 +49,7 @@ static __always_inline int user_ends(const struct msghdr *msg, u64 len, struct e
 	if (it->iter_type != bpf_core_enum_value(enum iter_type, ITER_IOVEC))
 		return -1; /* pages of a file: sendfile */
 	if (bpf_core_field_exists(it->__iov))
-		v = it->__iov;
+		v = BPF_CORE_READ(it, __iov);
 	else
 		v = BPF_CORE_READ((struct iov_iter___old *)it, iov);
 	n = it->nr_segs;

@@ -106,19 +106,19 @@ static __noinline int answered(struct conn *c, struct sock *sk, struct write *w,
 		COUNT(p->exchanges);
 	if (!begin)
 		return done(); /* the request arrived before it could be seen */
-	if (w->start < begin || t < w->start) {
-		lost(LOST_IMPOSSIBLE_TIME);
-		return done();
-	}
-	total = t - begin;
-	if (w->first)
-		hist_add(&p->first_write, total);
-	if (!w->content)
-		return done();
+	total = later_by(t, begin);
 	for (int i = 0; i < STAGE_ENGINE; i++) {
 		o.stages[i] = c->ttft.stages[i];
 		sum += o.stages[i];
 	}
+	if (w->start < begin || t < w->start || sum > total) {
+		lost(LOST_IMPOSSIBLE_TIME);
+		return done();
+	}
+	if (w->first)
+		hist_add(&p->first_write, total);
+	if (!w->content)
+		return done();
 	o.stages[STAGE_UNEXPLAINED] = c->ttft.unexplained;
 	o.stages[STAGE_ENGINE] = later_by(w->start, begin + sum);
 	o.stages[STAGE_SEND_QUEUE] = later_by(total, sum + o.stages[STAGE_ENGINE]);
@@ -220,8 +220,7 @@ static __always_inline void who_read(struct conn *c)
 
 static __always_inline void request_read(struct conn *c, u32 pos, u64 t)
 {
-	if (c->phase != PHASE_REQUEST &&
-	    (c->phase != PHASE_RESPONSE || before(c->request_end, pos))) {
+	if (c->phase != PHASE_REQUEST && (c->phase != PHASE_RESPONSE || before(c->request_end, pos))) {
 		c->phase = PHASE_REQUEST;
 		c->exchange++;
 	}
@@ -235,7 +234,8 @@ static __always_inline void request_read(struct conn *c, u32 pos, u64 t)
 }
 
 /* A write of the application begins that ends at sequence number end. */
-static __always_inline void write_begins(struct conn *c, struct tcp_sock *tp, struct config *cfg, u32 end, u64 t, u8 class)
+static __always_inline void write_begins(struct conn *c, struct tcp_sock *tp, struct config *cfg, u32 end, u64 t,
+					 u8 class)
 {
 	u32 tail = c->write_tail;
 	struct write w = {.start = t, .end = end, .class = class};
@@ -260,6 +260,7 @@ static __always_inline void write_begins(struct conn *c, struct tcp_sock *tp, st
 	step(c, t, STEP_SEND, end + c->left_base, class);
 	if (tail - c->write_head >= WRITES) {
 		c->writes[(tail - 1) & (WRITES - 1)].end = end;
+		c->writes[(tail - 1) & (WRITES - 1)].joined = 1;
 		lost(LOST_WRITE_QUEUE);
 		return;
 	}
@@ -278,7 +279,7 @@ static __always_inline void write_cut(struct conn *c, u32 write_seq, int taken, 
 	if (c->write_tail == c->write_head || !before(write_seq, w->end))
 		return;
 	step(c, t, STEP_CUT, write_seq + c->left_base, taken > 0);
-	if (taken > 0) {
+	if (taken > 0 || w->joined) {
 		w->end = write_seq;
 		return;
 	}

@@ -89,7 +89,7 @@ int BPF_PROG(arrived_probe, struct sock *sk, struct sk_buff *skb)
 	struct conn *c = conn_of(sk);
 	struct tcp_skb_cb *cb;
 	struct tcp_sock *tp;
-	u32 ahead;
+	u32 ahead, fin;
 
 	if (!c || c->role != ROLE_CONN)
 		return 0;
@@ -97,9 +97,10 @@ int BPF_PROG(arrived_probe, struct sock *sk, struct sk_buff *skb)
 	if (!tp)
 		return 0;
 	cb = (struct tcp_skb_cb *)skb->cb;
-	ahead = BPF_CORE_READ(cb, end_seq) - tp->rcv_nxt - (BPF_CORE_READ(cb, tcp_flags) & TCPHDR_FIN);
+	ahead = BPF_CORE_READ(cb, end_seq) - tp->rcv_nxt;
+	fin = BPF_CORE_READ(cb, tcp_flags) & TCPHDR_FIN;
 	if (ahead && !before(tp->rcv_nxt, BPF_CORE_READ(cb, seq)))
-		bytes_arrived(c, sk, tp, (u32)pos_arrived(tp) + ahead, bpf_ktime_get_ns());
+		bytes_arrived(c, sk, tp, (u32)pos_arrived(tp) + ahead - fin, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -172,8 +173,8 @@ static __always_inline int on_send(struct sock *sk, const struct msghdr *msg)
 	if (c->phase == PHASE_REQUEST)
 		c->looked = 0;
 	class = class_by_length(len, c->phase);
-	if ((cfg->flags & CONFIG_CONTENT) && (len <= SMALL_WRITE || c->phase == PHASE_REQUEST ||
-					      (!(c->flags & CONN_CONTENT) && c->looked < LOOKS))) {
+	if ((cfg->flags & CONFIG_CONTENT) &&
+	    (len <= SMALL_WRITE || c->phase == PHASE_REQUEST || (!(c->flags & CONN_CONTENT) && c->looked < LOOKS))) {
 		c->looked++;
 		class = class_of(msg, len, c->phase);
 	}

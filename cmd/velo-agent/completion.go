@@ -37,5 +37,11 @@ func completionCommand() *cli.Command {
 		Usage:       "print a completion script for the shell",
 		Description: "In bash: source <(velo-agent completion bash). In zsh: source <(velo-agent completion zsh).",
 		Subcommands: []*cli.Command{script("bash", bashCompletion), script("zsh", zshCompletion)},
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 0 {
+				return noSuchVerb(c, "velo-agent completion")
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
 	}
 }

@@ -50,17 +50,20 @@ func run(ctx context.Context, args []string) int {
 		Suggest:                true,
 		Commands:               []*cli.Command{diagnoseCommand(), probesCommand(), versionCommand(), completionCommand()},
 		ExitErrHandler:         func(*cli.Context, error) {},
-		OnUsageError:           func(_ *cli.Context, err error, _ bool) error { return usage(err) },
+		OnUsageError:           wrongFlag,
 		CommandNotFound:        nil,
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
-				return usage(fmt.Errorf("no such verb: %q; `velo-agent --help` lists them", c.Args().First()))
+				return noSuchVerb(c, "velo-agent")
 			}
 			return cli.ShowAppHelp(c)
 		},
 	}
 	for _, c := range app.Commands {
-		c.OnUsageError = app.OnUsageError
+		c.OnUsageError = wrongFlag
+		for _, sub := range c.Subcommands {
+			sub.OnUsageError = wrongFlag
+		}
 	}
 	err := app.RunContext(ctx, args)
 	if err == nil {
@@ -70,6 +73,24 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "velo-agent: "+oneLine(text))
 	}
 	return exitCode(err)
+}
+
+// wrongFlag names the flag that was meant, where one is not known.
+func wrongFlag(c *cli.Context, err error, _ bool) error {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return usage(err)
+	}
+	if near := cli.SuggestFlag(c.Command.Flags, name, false); near != "" {
+		return usage(fmt.Errorf("no such flag: --%s; did you mean %s?", strings.TrimLeft(name, "-"), near))
+	}
+	return usage(fmt.Errorf("no such flag: --%s; `velo-agent --help` lists them", strings.TrimLeft(name, "-")))
+}
+
+func noSuchVerb(c *cli.Context, of string) error {
+	// cli's suggestion is a whole sentence.
+	near := strings.Replace(cli.SuggestCommand(c.Command.Subcommands, c.Args().First()), "Did", "did", 1)
+	return usage(fmt.Errorf("no such verb: %q; %s `%s --help` lists them", c.Args().First(), near, of))
 }
 
 // usageError is a wrong flag or argument.

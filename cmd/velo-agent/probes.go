@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,7 +41,11 @@ func probesCommand() *cli.Command {
 				}
 				return err
 			}
-			writeSheet(os.Stdout, sheet)
+			var text bytes.Buffer
+			writeSheet(&text, sheet)
+			if _, werr := os.Stdout.Write(text.Bytes()); werr != nil {
+				return fmt.Errorf("writing the sheet: %w", werr)
+			}
 			return err
 		},
 	}

@@ -196,8 +196,8 @@ void log_request(const struct conn *c, const struct plan *p, int64_t served_dela
 			"{\"remote_port\":%u,\"ordinal\":%u,\"case\":\"%s\",\"reads\":%u,"
 			"\"accepted\":%lld,\"read_at\":%lld,\"served_run_delay\":%lld,"
 			"\"injected\":{",
-			c->port, c->ordinal, p->label, c->reads, (long long)c->accepted,
-			(long long)c->read_at, (long long)served_delay);
+			c->port, c->ordinal, p->label, c->reads, (long long)c->accepted, (long long)c->read_at,
+			(long long)served_delay);
 	const struct {
 		const char *name;
 		int64_t ns;
@@ -218,9 +218,9 @@ void log_request(const struct conn *c, const struct plan *p, int64_t served_dela
 	}
 	n += sprintf(line + n, "},\"writes\":[");
 	for (unsigned i = 0; i < c->nwrites; i++)
-		n += sprintf(line + n, "%s{\"before\":%lld,\"after\":%lld,\"bytes\":%zu,\"what\":\"%s\"}",
-			     i ? "," : "", (long long)c->writes[i].before,
-			     (long long)c->writes[i].after, c->writes[i].bytes, c->writes[i].what);
+		n += sprintf(line + n, "%s{\"before\":%lld,\"after\":%lld,\"bytes\":%zu,\"what\":\"%s\"}", i ? "," : "",
+			     (long long)c->writes[i].before, (long long)c->writes[i].after, c->writes[i].bytes,
+			     c->writes[i].what);
 	n += sprintf(line + n, "]}\n");
 	if (write(log_fd, line, n) != n)
 		perror("writing the log");

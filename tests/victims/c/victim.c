@@ -154,8 +154,7 @@ static void *second_thread(void *unused)
 static void *hand_over(void *unused)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
-	if ((poller = epoll_create1(EPOLL_CLOEXEC)) < 0 ||
-	    epoll_ctl(poller, EPOLL_CTL_ADD, listener, &e) < 0)
+	if ((poller = epoll_create1(EPOLL_CLOEXEC)) < 0 || epoll_ctl(poller, EPOLL_CTL_ADD, listener, &e) < 0)
 		die("polling the listener");
 	for (;;) {
 		if (epoll_wait(poller, &e, 1, -1) < 1)
@@ -249,10 +248,12 @@ static void start(void *(*f)(void *))
 int main(int argc, char **argv)
 {
 	static const struct option flags[] = {
+		/* clang-format off */
 		{"host", 1, 0, 'h'},	{"port", 1, 0, 'p'},	{"cpu", 1, 0, 'c'},
 		{"log", 1, 0, 'l'},	{"mptcp", 0, 0, 'm'},	{"sndbuf", 1, 0, 's'},
 		{"answer", 1, 0, 'a'},	{"handoff", 0, 0, 'o'}, {"threads", 1, 0, 't'},
 		{"backlog", 1, 0, 'b'}, {0},
+		/* clang-format on */
 	};
 	const char *host = "127.0.0.1", *port = "0";
 	int f, mptcp = 0, handoff = 0, threads = 128, backlog = 4096;
