@@ -7,9 +7,9 @@ SHELL := bash
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GO_FILES := $(shell git ls-files -co --exclude-standard -- '*.go' '*.o' go.mod go.sum 2>/dev/null)
-# Packages without goroutines of the kernel's making: the race detector is worth
+# Where goroutines share state, or the logic is pure: the race detector is worth
 # its time here.
-PURE := ./attribution/ ./bpf/ladder/ ./diagnosis/ ./preflight/ ./tests/results/ ./scripts/...
+PURE := ./agent/ ./attribution/ ./bpf/ladder/ ./diagnosis/ ./preflight/ ./tests/results/ ./scripts/...
 FOR ?= 15s
 FUZZTIME ?= 20s
 LDFLAGS := -s -w -X github.com/velo-agent/velo-agent/agent.Version=$(VERSION)
@@ -37,6 +37,8 @@ test: ## all that must pass before a commit: lint, gate, unit tests, race, short
 	$(MAKE) --no-print-directory unit
 	$(MAKE) --no-print-directory race
 	scripts/short-measurements
+	@shopt -s nullglob; found=(build/test/measured/*.json); \
+	[[ $${#found[@]} -eq 0 ]] || go run ./scripts/testsummary -measured "$${found[@]}"
 	@go run ./scripts/testsummary build/test/*.json
 
 unit: ## the Go tests of every package; what needs root or a tool says so where it is missing
@@ -77,7 +79,7 @@ kernels: ## the same programs in older kernels under qemu, and here
 	go run ./tests/kernels/cmd $(ARGS)
 
 real: build ## diagnose on real engines (llama.cpp, Dynamo), against the client's clock
-	scripts/gotest real -count 1 -timeout 20m ./tests/peers/...
+	go run ./tests/real $(ARGS)
 
 deps: ## install what the tests need
 	scripts/install-test-deps

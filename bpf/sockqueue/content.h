@@ -87,13 +87,24 @@ static __always_inline u64 load64(const char *p)
 	return v;
 }
 
-/* An event that names the role and carries an empty or no text. */
-static __always_inline int is_role_only(const char *b)
+/* What was looked at. */
+struct head {
+	char b[HEAD_BYTES];
+};
+
+/* An event that names the role and carries an empty or no text. The two that scan
+ * are global functions: the verifier looks at them once, not again for each state
+ * that they are called in. */
+__noinline int is_role_only(struct head *h)
 {
 	/* "content and ":"" or ":null, as little-endian words */
 	const u64 key = 0x746e65746e6f6322ULL; /* "content */
 	int empty = 0;
+	char *b;
 
+	if (!h)
+		return 0;
+	b = h->b;
 	for (u32 i = 0; i + 13 <= HEAD_BYTES; i++) {
 		if (load64(b + i) != key)
 			continue;
@@ -107,9 +118,26 @@ static __always_inline int is_role_only(const char *b)
 	return empty;
 }
 
+/* A closing chunk or [DONE]. */
+__noinline int is_end(struct head *h)
+{
+	char *b;
+
+	if (!h)
+		return 0;
+	b = h->b;
+	if (b[0] == '\r' || (b[0] == '0' && b[1] == '\r'))
+		return 1;
+	for (u32 i = 0; i < SMALL_WRITE - 6; i++)
+		if (b[i] == '[' && b[i + 1] == 'D' && b[i + 2] == 'O' && b[i + 3] == 'N')
+			return 1;
+	return 0;
+}
+
 static __noinline int class_of(const struct msghdr *msg, u64 len, u8 phase)
 {
-	char b[HEAD_BYTES] = {};
+	struct head h = {};
+	char *b = h.b;
 	struct ends e;
 	u64 n;
 
@@ -124,14 +152,8 @@ static __noinline int class_of(const struct msghdr *msg, u64 len, u8 phase)
 			return CLASS_INTERIM;
 		return is_header_alone(&e) ? CLASS_HEADERS : CLASS_CONTENT;
 	}
-	if (len <= SMALL_WRITE) {
-		if (b[0] == '\r' || (b[0] == '0' && b[1] == '\r'))
-			return CLASS_END;
-		for (u32 i = 0; i < SMALL_WRITE - 6; i++)
-			if (b[i] == '[' && b[i + 1] == 'D' && b[i + 2] == 'O' && b[i + 3] == 'N')
-				return CLASS_END;
-		return CLASS_CONTENT;
-	}
+	if (len <= SMALL_WRITE)
+		return is_end(&h) ? CLASS_END : CLASS_CONTENT;
 	/* What goes on beyond the bytes looked at, may well hold text. */
-	return len <= HEAD_BYTES && is_role_only(b) ? CLASS_ROLE : CLASS_CONTENT;
+	return len <= HEAD_BYTES && is_role_only(&h) ? CLASS_ROLE : CLASS_CONTENT;
 }

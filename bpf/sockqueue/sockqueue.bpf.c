@@ -245,8 +245,8 @@ int BPF_PROG(sent_fexit, struct sock *sk, struct msghdr *msg, u64 size, int ret)
 	return on_sent(sk, ret);
 }
 
-/* The sequence number after the packet's last byte of data, or of nothing. */
-static __always_inline u32 seq_after(struct sk_buff *skb)
+/* Finds the sequence number after the packet's last byte of data. */
+static __always_inline int seq_after(struct sk_buff *skb, u32 *end)
 {
 	unsigned char *th = skb->head + skb->transport_header;
 	u32 before_tcp = th - skb->data;
@@ -254,9 +254,10 @@ static __always_inline u32 seq_after(struct sk_buff *skb)
 	u32 seq;
 
 	if (bpf_probe_read_kernel(h, sizeof(h), th))
-		return 0;
+		return -1;
 	__builtin_memcpy(&seq, h + 4, 4);
-	return bpf_ntohl(seq) + skb->len - before_tcp - (h[12] >> 4) * 4;
+	*end = bpf_ntohl(seq) + skb->len - before_tcp - (h[12] >> 4) * 4;
+	return 0;
 }
 
 /* __dev_queue_xmit() has a packet of the socket in hand: exact, where the next
@@ -272,8 +273,7 @@ int BPF_PROG(queued, struct sk_buff *skb)
 
 	if (!c || c->role != ROLE_CONN || c->write_head == c->write_tail)
 		return 0;
-	end = seq_after(skb);
-	if (before(end, c->writes[c->write_head & (WRITES - 1)].end))
+	if (seq_after(skb, &end) || before(end, c->writes[c->write_head & (WRITES - 1)].end))
 		return 0;
 	t = bpf_ktime_get_ns();
 	step(c, t, STEP_LEFT, end + c->left_base, 0);

@@ -13,7 +13,7 @@ import (
 type reason struct{ test, said string }
 
 // readReasons reads "TEST | SAID" lines; # begins a comment, which says why the
-// reason is legitimate.
+// reason is legitimate. An empty TEST fits every test.
 func readReasons(name string) ([]reason, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -21,8 +21,7 @@ func readReasons(name string) ([]reason, error) {
 	}
 	var out []reason
 	for i, line := range strings.Split(string(b), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
+		if line = strings.TrimRight(line, " \t"); line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		test, said, ok := strings.Cut(line, " | ")

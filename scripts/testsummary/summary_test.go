@@ -43,7 +43,7 @@ func TestSummary(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder
-			code, err := run("", c.allowed, nil, strings.NewReader(c.events), &out)
+			code, err := run(options{allowed: c.allowed}, nil, strings.NewReader(c.events), &out)
 			if err != nil || code != c.code || !strings.Contains(out.String(), c.want) {
 				t.Errorf("code %d, %v, said %q; want %d and %q", code, err, out.String(), c.code, c.want)
 			}
@@ -58,5 +58,24 @@ func TestReasonsMustBeReadable(t *testing.T) {
 	}
 	if _, err := readReasons(list); err == nil || !strings.Contains(err.Error(), ":1:") {
 		t.Errorf("the error is %v, want one that names the line", err)
+	}
+}
+
+func TestMeasured(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "truth.json")
+	if err := os.WriteFile(file, []byte(`{"target":"truth","cases":[
+		{"name":"a","value":1,"pass":true},{"name":"b","value":2,"unit":"ms","goal":1,"pass":false},
+		{"name":"c","pass":null,"note":"no nginx"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	code, err := run(options{measured: true}, []string{file}, nil, &out)
+	if err != nil || code != 1 {
+		t.Errorf("code %d, %v", code, err)
+	}
+	for _, want := range []string{"1 passed, 1 failed, 1 skipped", "it is 2 ms, the goal is 1", "truth c: no nginx"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in %q", want, out.String())
+		}
 	}
 }

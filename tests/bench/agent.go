@@ -15,7 +15,6 @@ import (
 	"github.com/velo-agent/velo-agent/agent"
 	"github.com/velo-agent/velo-agent/bpf"
 	"github.com/velo-agent/velo-agent/bpf/sockqueue"
-	"github.com/velo-agent/velo-agent/diagnosis"
 )
 
 // AgentService is the child process that holds the agent, or the empty programs.
@@ -24,6 +23,7 @@ type AgentService struct {
 	empty   io.Closer
 	links   *linkSwitch // where they are held
 	stats   io.Closer
+	marked  *bpf.Maps
 }
 
 // Attachment says what to attach.
@@ -121,10 +121,15 @@ func (a *AgentService) Statistics(on bool, _ *Nothing) (err error) {
 	return err
 }
 
+// Costs answers with the statistics of what is attached.
+func (a *AgentService) Costs(_ Nothing, costs *[]ProgramCost) (err error) {
+	*costs, err = ownCosts()
+	return err
+}
+
 // Seen is what the agent says of the port that it watches, and of itself.
 type Seen struct {
 	Connections, Exchanges uint64
-	Programs               []diagnosis.ProgramCost
 	RSSBytes, MapBytes     uint64
 	Lost                   map[string]uint64
 }
@@ -140,47 +145,55 @@ func (a *AgentService) Seen(_ Nothing, seen *Seen) error {
 	}
 	*seen = Seen{
 		Connections: *m.Ports[0].Connections, Exchanges: *m.Ports[0].Exchanges,
-		Programs: m.Agent.Programs, RSSBytes: m.Agent.RSSBytes, MapBytes: m.Agent.KernelMapBytes, Lost: m.Agent.Lost,
+		RSSBytes: m.Agent.RSSBytes, MapBytes: m.Agent.KernelMapBytes, Lost: m.Agent.Lost,
 	}
 	return nil
 }
 
-// Marking is how long the walk over the sockets took and what it marked.
+// Marking is how long the walk over the sockets took and what it marked: told is
+// how many sockets it told of, marked how many the maps then knew, and bytes what
+// the agent thinks that maps and marks take in the kernel.
 type Marking struct {
-	Took                time.Duration
-	Established, Marked int
+	Took         time.Duration
+	Told, Marked int
+	Bytes        uint64
 }
 
 // Mark marks the sockets of a port in this network namespace in fresh maps,
-// without attaching anything: the step of Open alone.
-func (a *AgentService) Mark(port uint16, out *Marking) error {
-	maps, err := bpf.NewMaps()
-	if err != nil {
+// without attaching anything: the step of Open alone. Unmark frees the maps.
+func (a *AgentService) Mark(port uint16, out *Marking) (err error) {
+	if a.marked, err = bpf.NewMaps(); err != nil {
 		return err
 	}
-	defer maps.Close()
 	var ns unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &ns); err != nil {
 		return fmt.Errorf("asking for the network namespace: %w", err)
 	}
-	if err := maps.Watch(bpf.WatchKey{NetNS: uint32(ns.Ino), Port: port}, 0); err != nil {
+	if err := a.marked.Watch(bpf.WatchKey{NetNS: uint32(ns.Ino), Port: port}, 0); err != nil {
 		return err
 	}
-	marker, err := sockqueue.NewMarker(maps)
+	marker, err := sockqueue.NewMarker(a.marked)
 	if err != nil {
 		return err
 	}
 	defer marker.Close()
 	begun := time.Now()
 	err = marker.Mark(func(s sockqueue.Socket) {
-		if s.State != sockqueue.Established {
-			return
-		}
-		out.Established++
-		if s.Marked {
-			out.Marked++
+		if s.State == sockqueue.Established {
+			out.Told++
 		}
 	})
 	out.Took = time.Since(begun)
-	return err
+	if err != nil {
+		return err
+	}
+	figures, err := a.marked.Port(0)
+	if err != nil {
+		return err
+	}
+	out.Marked, out.Bytes = int(figures.Connections), a.marked.Memory(figures.Connections)
+	return nil
 }
+
+// Unmark frees what Mark made.
+func (a *AgentService) Unmark(_ Nothing, _ *Nothing) error { return a.marked.Close() }

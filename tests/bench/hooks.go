@@ -116,6 +116,49 @@ func ownHooks() ([]Hook, error) {
 	return hooks, err
 }
 
+// ProgramCost is what an attached program has cost while the kernel kept its run
+// statistics.
+type ProgramCost struct {
+	Program, Hook string
+	Runs          uint64
+	Time          time.Duration
+}
+
+// ownCosts reads the statistics of what this process has attached.
+func ownCosts() ([]ProgramCost, error) {
+	links, err := ownLinks()
+	if err != nil {
+		return nil, err
+	}
+	var out []ProgramCost
+	for _, l := range links {
+		c, err := costOf(l)
+		if err != nil {
+			return nil, fmt.Errorf("reading the statistics of the program at %s: %w", l.hook.Name, err)
+		}
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b ProgramCost) int { return cmp.Compare(a.Hook, b.Hook) })
+	return out, nil
+}
+
+func costOf(l ownLink) (c ProgramCost, err error) {
+	p, err := ebpf.NewProgramFromID(l.program)
+	if err != nil {
+		return c, err
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return c, err
+	}
+	s, err := p.Stats()
+	if err != nil {
+		return c, err
+	}
+	return ProgramCost{info.Name, l.hook.Name, s.RunCount, s.Runtime}, nil
+}
+
 // otherLinks counts the tracing links that other processes hold.
 func otherLinks() (n int, err error) {
 	own, err := ownLinks()

@@ -4,11 +4,14 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,11 +34,23 @@ func RaiseFiles(n uint64) error {
 // Holder is a server that holds many connections and echoes single bytes.
 type Holder struct{ held atomic.Int64 }
 
-// Listen starts it and answers with its port.
-func (h *Holder) Listen(_ Nothing, port *int) error {
-	var lc net.ListenConfig
+// FreePort returns a port below those that the kernel gives to clients: the end of
+// a client that happened to have the server's port would be taken for a server's.
+func FreePort() (int, error) {
+	for port := 21_000; port < 22_000; port++ {
+		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("no port from 21000 to 21999 is free")
+}
+
+// Listen starts it on a port, which it may share with others, and answers with it.
+func (h *Holder) Listen(at int, port *int) error {
+	lc := net.ListenConfig{Control: option(unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)}
 	lc.SetMultipathTCP(false) // its sockets would be two
-	l, err := lc.Listen(context.Background(), "tcp4", "127.0.0.1:0")
+	l, err := lc.Listen(context.Background(), "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(at)))
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
@@ -57,6 +72,15 @@ func (h *Holder) Listen(_ Nothing, port *int) error {
 	return nil
 }
 
+// option sets a socket option before the socket is bound.
+func option(level, name, value int) func(_, _ string, c syscall.RawConn) error {
+	return func(_, _ string, c syscall.RawConn) error {
+		var err error
+		e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, name, value) })
+		return errors.Join(e, err)
+	}
+}
+
 // Held answers with the number of open connections.
 func (h *Holder) Held(_ Nothing, n *int64) error {
 	*n = h.held.Load()
@@ -74,9 +98,9 @@ type DialPlan struct {
 
 // Dial opens connections, a few at a time.
 func (d *Dialer) Dial(p DialPlan, _ *Nothing) error {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(p.Source)}}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(p.Source)}, Control: option(unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)}
 	dialer.SetMultipathTCP(false)
-	const workers = 8
+	const workers = 2
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	var failed error
@@ -84,6 +108,9 @@ func (d *Dialer) Dial(p DialPlan, _ *Nothing) error {
 		all.Go(func() {
 			for i := w; i < p.Conns; i += workers {
 				c, err := dialer.Dial("tcp4", p.Addr)
+				if err == nil {
+					err = c.(*net.TCPConn).SetLinger(0) // leave no TIME_WAIT to the next run
+				}
 				mu.Lock()
 				if err != nil {
 					failed = err

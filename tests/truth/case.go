@@ -110,19 +110,25 @@ func cases() []*testCase {
 			add(&testCase{name: string(kind) + " engine " + d.String(), victim: k, stages: thinking, request: whenOn(victims.Case{Engine: d}, victims.Request{}), cost: d, short: d == 10*ms})
 		}
 		schedule := victims.Case{Gaps: []time.Duration{0, 2 * ms, 5 * ms, 10 * ms, 20 * ms}}
-		add(&testCase{name: string(kind) + " gaps 2 5 10 20 ms", victim: k, stages: thinking, gaps: true, cost: 37 * ms, short: kind == victims.C,
+		add(&testCase{
+			name: string(kind) + " gaps 2 5 10 20 ms", victim: k, stages: thinking, gaps: true, cost: 37 * ms, short: kind == victims.C,
 			request: func(on bool) victims.Request {
 				if on {
 					return victims.Request{Case: schedule}
 				}
 				return victims.Request{Case: victims.Case{Chunks: 5}}
-			}})
-		add(&testCase{name: string(kind) + " accept 30ms and engine 100ms", victim: k, stages: both, fresh: true, disturb: acceptDelay(30 * ms), cost: 130 * ms,
-			request: whenOn(victims.Case{Engine: 100 * ms}, victims.Request{Fresh: true, Close: true})})
+			},
+		})
+		add(&testCase{
+			name: string(kind) + " accept 30ms and engine 100ms", victim: k, stages: both, fresh: true, disturb: acceptDelay(30 * ms), cost: 130 * ms,
+			request: whenOn(victims.Case{Engine: 100 * ms}, victims.Request{Fresh: true, Close: true}),
+		})
 	}
 	for _, d := range []time.Duration{10 * ms, 100 * ms} {
-		add(&testCase{name: "nginx engine " + d.String(), victim: victims.Config{Kind: victims.Nginx}, stages: thinking, cost: d, short: d == 10*ms,
-			request: whenOn(victims.Case{Engine: d}, victims.Request{})})
+		add(&testCase{
+			name: "nginx engine " + d.String(), victim: victims.Config{Kind: victims.Nginx}, stages: thinking, cost: d, short: d == 10*ms,
+			request: whenOn(victims.Case{Engine: d}, victims.Request{}),
+		})
 	}
 	for _, kind := range []victims.Kind{victims.C, victims.Go} {
 		hand := victims.Config{Kind: kind, Handoff: true}
@@ -130,11 +136,13 @@ func cases() []*testCase {
 			hand.CPU = victims.NoPin // on one CPU its runtime often polls without sleeping: nobody is woken
 		}
 		add(&testCase{name: string(kind) + " hand-off to a busy thread 5ms", victim: hand, stages: handing, request: plain, disturb: handoffDelay(5 * ms), cost: 5 * ms, short: kind == victims.C})
-		add(&testCase{name: string(kind) + " closed window 30ms", victim: victims.Config{Kind: kind, SndBuf: 16 << 10}, client: victims.ClientConfig{RcvBuf: 16 << 10}, stages: sending, gaps: true, cost: 30 * ms, short: kind == victims.C,
+		add(&testCase{
+			name: string(kind) + " closed window 30ms", victim: victims.Config{Kind: kind, SndBuf: 16 << 10}, client: victims.ClientConfig{RcvBuf: 16 << 10}, stages: sending, gaps: true, cost: 30 * ms, short: kind == victims.C,
 			request: func(on bool) victims.Request {
 				// A small chunk passes, then a large one meets the closed window.
 				return victims.Request{Case: victims.Case{Sizes: []int{64, 256 << 10}}, Stall: when(on, 30*ms), StallAfter: 1}
-			}})
+			},
+		})
 	}
 	add(&testCase{name: "c hog of 50 % on the server's CPU", victim: victims.Config{Kind: victims.C}, stages: waking, request: plain, hog: true, cost: 5 * ms, short: true})
 	list = append(list, variations()...)

@@ -211,6 +211,9 @@ func (c *testCase) fill(s *side, e victims.Entry, key exchange, col *collector) 
 		return errLost
 	}
 	s.stages = t.Counted
+	if c.hog { // it takes the CPU while the server answers, too
+		s.elsewhere = time.Duration(e.ServedRunDelay)
+	}
 	for _, st := range c.stages {
 		s.injected += injected(e, st)
 	}

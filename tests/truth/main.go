@@ -33,7 +33,7 @@ func main() {
 		if *samples > 0 {
 			n = *samples
 		}
-		c.measure(ctx, r, n, *verbose)
+		c.measure(ctx, r, n, *short, *verbose)
 	}
 	if strings.Contains("clock", *only) {
 		if err := clock(ctx, r, pick(*short, 10, 40)); err != nil {
@@ -46,7 +46,7 @@ func main() {
 }
 
 // measure runs one case and records its verdict.
-func (c *testCase) measure(ctx context.Context, r *results.Run, n int, verbose bool) {
+func (c *testCase) measure(ctx context.Context, r *results.Run, n int, short, verbose bool) {
 	began := time.Now()
 	pairs, rung, err := c.run(ctx, n)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *testCase) measure(ctx context.Context, r *results.Run, n int, verbose b
 			fmt.Fprintf(os.Stderr, "  %-16s disturbed %v, undisturbed %v\n", st, on/n, off/n)
 		}
 	}
-	s.record(r, c.name, rung)
+	s.record(r, c.name, rung, short)
 }
 
 func pick(on bool, yes, no int) int {

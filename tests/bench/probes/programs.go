@@ -5,49 +5,73 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/velo-agent/velo-agent/diagnosis"
 	"github.com/velo-agent/velo-agent/tests/bench"
 	"github.com/velo-agent/velo-agent/tests/results"
 )
 
-// socketPrograms run for each message, once at most, on the sender's or the
-// receiver's side. The scheduler's programs run for the whole node and depend on
-// what else it does.
-var socketPrograms = []string{"arrived", "read_done", "read_return", "send_begins", "sent", "first_receive", "acknowledged"}
-
 // programs prints what each program takes and how often it runs for a message (100
-// bytes one way), with the kernel's statistics on, which cost something themselves.
+// bytes one way), beside an empty program on the same hook, with the kernel's
+// statistics on, which take some time themselves.
 func programs(r *rig, p *pingPong, messages int) error {
-	c := r.watcher
-	var at bench.Attached
-	if err := c.Call("Agent.Attach", r.attachment(bench.ArmTraced, p.port), &at); err != nil {
-		return err
-	}
-	if err := c.Call("Agent.Statistics", true, &bench.Nothing{}); err != nil {
-		return err
-	}
-	sent, err := p.atLeast(messages)
+	empty, _, err := costs(r, bench.ArmEmpty, p, messages)
 	if err != nil {
 		return err
 	}
-	if err := c.Call("Agent.Statistics", false, &bench.Nothing{}); err != nil {
+	full, sent, err := costs(r, bench.ArmTraced, p, messages)
+	if err != nil {
 		return err
 	}
-	var seen bench.Seen
-	if err := c.Call("Agent.Seen", bench.Nothing{}, &seen); err != nil {
-		return err
+	emptyNS := map[string]float64{}
+	for _, c := range empty {
+		emptyNS[c.Hook] = nsPerRun(c)
 	}
-	if err := c.Call("Agent.Detach", bench.Nothing{}, &bench.Nothing{}); err != nil {
-		return err
+	var socket float64
+	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "program, both ends watched and traced\thook\tns per run\tempty, ns per run\truns per message\tns per message\n")
+	for _, c := range full {
+		runs := float64(c.Runs) / float64(sent)
+		fmt.Fprintf(w, "  %s\t%s\t%.0f\t%.0f\t%.3f\t%.0f\n", c.Program, c.Hook, nsPerRun(c), emptyNS[c.Hook], runs, runs*nsPerRun(c))
+		if !strings.HasPrefix(c.Hook, "sched_") { // those run for all that the node does
+			socket += runs
+		}
 	}
-	runs := printPrograms(seen.Programs, sent)
-	r.out.Add("runs of the socket programs per message", runs, "runs", 6, results.Lower, sent,
+	w.Flush()
+	fmt.Println()
+	r.out.Add("runs of the socket programs per message", socket, "runs", 6, results.Lower, sent,
 		"send_start, left, arrived, read and accepted see each message once at most; an acknowledgement of its own adds nothing")
 	return nil
+}
+
+// costs lets messages pass with an arm attached and statistics on.
+func costs(r *rig, arm string, p *pingPong, messages int) (costs []bench.ProgramCost, sent int, err error) {
+	c := r.watcher
+	if err := c.Call("Agent.Attach", r.attachment(arm, p.port), &bench.Attached{}); err != nil {
+		return nil, 0, err
+	}
+	if err := c.Call("Agent.Statistics", true, &bench.Nothing{}); err != nil {
+		return nil, 0, err
+	}
+	if sent, err = p.atLeast(messages); err != nil {
+		return nil, 0, err
+	}
+	if err := c.Call("Agent.Statistics", false, &bench.Nothing{}); err != nil {
+		return nil, 0, err
+	}
+	if err := c.Call("Agent.Costs", bench.Nothing{}, &costs); err != nil {
+		return nil, 0, err
+	}
+	return costs, sent, c.Call("Agent.Detach", bench.Nothing{}, &bench.Nothing{})
+}
+
+func nsPerRun(c bench.ProgramCost) float64 {
+	if c.Runs == 0 {
+		return 0
+	}
+	return float64(c.Time) / float64(c.Runs)
 }
 
 // atLeast plays until so many messages have passed and returns how many did.
@@ -61,21 +85,6 @@ func (p *pingPong) atLeast(messages int) (int, error) {
 		sent += 2 * bench.BatchSize * len(b)
 	}
 	return sent, nil
-}
-
-func printPrograms(programs []diagnosis.ProgramCost, messages int) (perMessage float64) {
-	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "program, both ends watched and traced\tns per run\truns per message\tns per message\n")
-	for _, p := range programs {
-		runs := float64(p.Runs) / float64(messages)
-		fmt.Fprintf(w, "  %s\t%.0f\t%.3f\t%.0f\n", p.Name, p.NSPerRun, runs, runs*p.NSPerRun)
-		if slices.Contains(socketPrograms, p.Name) {
-			perMessage += runs
-		}
-	}
-	w.Flush()
-	fmt.Println()
-	return perMessage
 }
 
 // wakeUps counts how often the agent's threads were woken while messages passed,
