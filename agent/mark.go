@@ -63,7 +63,7 @@ func (s *Session) markSockets() error {
 			}
 		}
 		t.marked = true
-		fresh[t.NetNS] = t.entry()
+		fresh[t.NetNS] = t.inside
 	}
 	for ns, pid := range fresh {
 		err := s.inNetNS(pid, func() error { return s.sockets.Mark(s.seen.socket) })
@@ -153,7 +153,7 @@ func (s *Session) readSockets(f func(sockqueue.Socket)) error {
 			continue
 		}
 		done[t.NetNS] = true
-		errs = append(errs, s.inNetNS(t.entry(), func() error { return s.sockets.Mark(f) }))
+		errs = append(errs, s.inNetNS(t.inside, func() error { return s.sockets.Mark(f) }))
 	}
 	return errors.Join(errs...)
 }

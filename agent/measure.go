@@ -35,11 +35,11 @@ func (s *Session) readBaseline() baseline {
 		throttle: map[int]preflight.CPUControl{}, cpu: ownCPU(),
 	}
 	for _, t := range s.targets.list {
-		if t.entry() == 0 {
+		if t.inside == 0 {
 			continue
 		}
 		if _, ok := b.net[t.NetNS]; !ok {
-			if c, err := s.opts.Host.NetCounters(t.entry()); incomplete(err) {
+			if c, err := s.opts.Host.NetCounters(t.inside); incomplete(err) {
 				b.net[t.NetNS] = c
 			}
 		}
@@ -137,7 +137,7 @@ func describe(h preflight.Host, t *target, procs []preflight.Process) diagnosis.
 	for _, a := range t.Addrs {
 		p.Addresses = append(p.Addresses, a.String())
 	}
-	if pid := t.entry(); pid != 0 {
+	if pid := t.owner(); pid != 0 {
 		p.PID = pid
 		if n, err := h.Somaxconn(pid); err == nil {
 			p.Accept.Somaxconn = uint64(n)
@@ -209,10 +209,10 @@ func (s *Session) rung(signal string) string { return s.hold(signal).Rung }
 
 // fillNode adds what the node's own counters say: it needs no probe.
 func (s *Session) fillNode(p *diagnosis.Port, index int, t *target) {
-	if t.entry() == 0 {
+	if t.inside == 0 {
 		return
 	}
-	if now, err := s.opts.Host.NetCounters(t.entry()); incomplete(err) {
+	if now, err := s.opts.Host.NetCounters(t.inside); incomplete(err) {
 		d := now.Sub(s.base.net[t.NetNS])
 		p.Loss.NodeListenOverflows = value(d, preflight.ListenOverflows)
 		p.Loss.NodeListenDrops = value(d, preflight.ListenDrops)

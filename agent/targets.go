@@ -20,15 +20,36 @@ type target struct {
 	pids   []int // whose threads are watched: the holders and their engine's family
 	gone   bool  // it no longer listens
 	marked bool
+	inside int   // a process that lives in its network namespace; 0: none is known
 	blind  error // why its sockets cannot be marked; nil: they can
 }
 
-// entry is a process through which the target's namespace can be entered.
-func (t *target) entry() int {
+// owner is the process that the report names, 0 where none is known.
+func (t *target) owner() int {
 	if len(t.pids) > 0 {
 		return t.pids[0]
 	}
 	return 0
+}
+
+// settle finds a process through which the target's namespace can be entered: not
+// always one that holds the socket, for a descriptor may have been handed over.
+func (t *target) settle(procs []preflight.Process) {
+	for _, p := range procs {
+		if p.NetNS != t.NetNS || p.NetNS == 0 {
+			continue
+		}
+		if slices.Contains(t.pids, p.PID) {
+			t.inside = p.PID
+			return
+		}
+		if t.inside == 0 {
+			t.inside = p.PID
+		}
+	}
+	if t.inside == 0 {
+		t.inside = t.owner()
+	}
 }
 
 type targets struct {
@@ -120,6 +141,9 @@ func resolve(h preflight.Host, w Watch) ([]*target, error) {
 	var out []*target
 	for _, l := range held {
 		out = add(out, l, engines)
+	}
+	for _, t := range out {
+		t.settle(procs)
 	}
 	slices.SortFunc(out, func(a, b *target) int { return cmp.Compare(a.Port, b.Port) })
 	return out, nil

@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -96,6 +97,10 @@ func (s *server) drive(ctx context.Context, samples int) ([][]exchanged, error) 
 	return out, errors.Join(errs...)
 }
 
+// settle is what an emulated server needs to go back to waiting for a request, so
+// that its arrival wakes it.
+const settle = 20 * time.Millisecond
+
 // request makes one exchange on a connection of its own.
 func (j *injection) request(ctx context.Context, port uint16, disturbed bool) (exchanged, error) {
 	d := net.Dialer{Timeout: 30 * time.Second}
@@ -128,6 +133,7 @@ func (j *injection) request(ctx context.Context, port uint16, disturbed bool) (e
 		if _, err := io.ReadFull(c, message); err != nil {
 			return exchanged{}, fmt.Errorf("reading the first response: %w", err)
 		}
+		time.Sleep(settle)
 	}
 	if _, err := c.Write(message); err != nil {
 		return exchanged{}, err
@@ -155,17 +161,25 @@ func (j *injection) request(ctx context.Context, port uint16, disturbed bool) (e
 }
 
 // score judges how much of the injected time, beyond what the undisturbed
-// exchanges had, was found in the injection's stage, beyond theirs.
+// exchanges had, was found in the injection's stage, beyond theirs. The note tells
+// in which other stages a part of it was.
 func score(out *lines, name string, j *injection, rungs map[string]string, xs []exchanged, traces []*attribution.Trace) {
-	staged := map[netip.AddrPort]time.Duration{}
-	seen := map[netip.AddrPort]bool{}
+	staged := map[netip.AddrPort]*attribution.Breakdown{}
 	for _, t := range traces {
-		if t.Kind == j.kind {
-			staged[t.Remote] += t.Counted.Stages[j.stage]
-			seen[t.Remote] = true
+		if t.Kind != j.kind {
+			continue
+		}
+		b := staged[t.Remote]
+		if b == nil {
+			b = &attribution.Breakdown{}
+			staged[t.Remote] = b
+		}
+		for s, d := range t.Counted.Stages {
+			b.Stages[s] += d
 		}
 	}
-	var injected, found time.Duration
+	var injected time.Duration
+	var found attribution.Breakdown
 	samples, missing := 0, 0
 	for _, x := range xs {
 		sign := time.Duration(-1)
@@ -173,18 +187,27 @@ func score(out *lines, name string, j *injection, rungs map[string]string, xs []
 			sign = 1
 			samples++
 		}
-		if !seen[x.client] {
-			missing++
-		}
 		injected += sign * x.injected
-		found += sign * staged[x.client]
+		b := staged[x.client]
+		if b == nil {
+			missing++
+			continue
+		}
+		for s, d := range b.Stages {
+			found.Stages[s] += sign * d
+		}
 	}
-	note := ""
+	var notes []string
 	if j.stage == attribution.AcceptWait {
-		note = rungs["accepted"]
+		notes = append(notes, rungs["accepted"])
 	}
 	if missing > 0 {
-		note = fmt.Sprintf("%d of %d exchanges have no trace; %s", missing, len(xs), note)
+		notes = append(notes, fmt.Sprintf("%d of %d exchanges have no trace", missing, len(xs)))
 	}
-	out.add(name, found.Seconds()/injected.Seconds(), "of the injected time", 0.90, samples, note)
+	for s, d := range found.Stages {
+		if part := d.Seconds() / injected.Seconds(); attribution.Stage(s) != j.stage && part > 0.03 {
+			notes = append(notes, fmt.Sprintf("%.2f in %s", part, attribution.Stage(s)))
+		}
+	}
+	out.add(name, found.Stages[j.stage].Seconds()/injected.Seconds(), "of the injected time", 0.90, samples, strings.Join(notes, ", "))
 }
