@@ -134,26 +134,61 @@ __noinline int is_end(struct head *h)
 	return 0;
 }
 
-static __noinline int class_of(const struct msghdr *msg, u64 len, u8 phase)
+static __always_inline u32 load32(const char *p)
+{
+	u32 v;
+
+	__builtin_memcpy(&v, p, 4);
+	return v;
+}
+
+#define PREFIX_BYTES 16
+#define WORD_DATA 0x61746164 /* "data" */
+
+/* A server-sent event, alone or as a chunk: "data: " or "1f4\r\ndata: ". */
+static __always_inline int is_event(const char *b)
+{
+	if (load32(b) == WORD_DATA)
+		return 1;
+	for (int i = 1; i < 6; i++)
+		if (b[i] == '\r')
+			return load32(b + i + 2) == WORD_DATA;
+	return 0;
+}
+
+static __noinline int class_of_event(struct ends *e, u64 len, u8 phase)
 {
 	struct head h = {};
-	char *b = h.b;
+	u64 n = e->head_len < HEAD_BYTES ? e->head_len : HEAD_BYTES;
+
+	if (n > HEAD_BYTES || bpf_probe_read_user(h.b, n, e->head))
+		return class_by_length(len, phase);
+	if (len <= SMALL_WRITE)
+		return is_end(&h) ? CLASS_END : CLASS_CONTENT;
+	return is_role_only(&h) ? CLASS_ROLE : CLASS_CONTENT;
+}
+
+/* The first few bytes tell whether it is worth looking at more: clearing and
+ * scanning HEAD_BYTES takes most of a microsecond. */
+static __noinline int class_of(const struct msghdr *msg, u64 len, u8 phase)
+{
+	char b[PREFIX_BYTES] = {};
 	struct ends e;
 	u64 n;
 
 	if (user_ends(msg, len, &e))
 		return class_by_length(len, phase);
-	n = e.head_len < HEAD_BYTES ? e.head_len : HEAD_BYTES;
+	n = e.head_len < PREFIX_BYTES ? e.head_len : PREFIX_BYTES;
 	/* Where the page is not there the lengths must do. */
-	if (n > HEAD_BYTES || bpf_probe_read_user(b, n, e.head))
+	if (n > PREFIX_BYTES || bpf_probe_read_user(b, n, e.head))
 		return class_by_length(len, phase);
 	if (b[0] == 'H' && b[1] == 'T' && b[2] == 'T' && b[3] == 'P' && b[4] == '/') {
 		if (b[9] == '1')
 			return CLASS_INTERIM;
 		return is_header_alone(&e) ? CLASS_HEADERS : CLASS_CONTENT;
 	}
-	if (len <= SMALL_WRITE)
-		return is_end(&h) ? CLASS_END : CLASS_CONTENT;
 	/* What goes on beyond the bytes looked at, may well hold text. */
-	return len <= HEAD_BYTES && is_role_only(&h) ? CLASS_ROLE : CLASS_CONTENT;
+	if (len <= SMALL_WRITE || (len <= HEAD_BYTES && is_event(b)))
+		return class_of_event(&e, len, phase);
+	return CLASS_CONTENT;
 }

@@ -21,20 +21,21 @@ func programs(r *rig, p *pingPong, messages int) error {
 	if err != nil {
 		return err
 	}
-	full, sent, err := costs(r, bench.ArmTraced, p, messages)
+	traced, _, err := costs(r, bench.ArmTraced, p, messages)
 	if err != nil {
 		return err
 	}
-	emptyNS := map[string]float64{}
-	for _, c := range empty {
-		emptyNS[c.Hook] = nsPerRun(c)
+	counted, sent, err := costs(r, bench.ArmWatched, p, messages)
+	if err != nil {
+		return err
 	}
+	emptyNS, tracedNS := byHook(empty), byHook(traced)
 	var socket float64
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "program, both ends watched and traced\thook\tns per run\tempty, ns per run\truns per message\tns per message\n")
-	for _, c := range full {
+	fmt.Fprintf(w, "program, both ends watched\thook\tns per run\ttraced\tempty\truns per message\tns per message\n")
+	for _, c := range counted {
 		runs := float64(c.Runs) / float64(sent)
-		fmt.Fprintf(w, "  %s\t%s\t%.0f\t%.0f\t%.3f\t%.0f\n", c.Program, c.Hook, nsPerRun(c), emptyNS[c.Hook], runs, runs*nsPerRun(c))
+		fmt.Fprintf(w, "  %s\t%s\t%.0f\t%.0f\t%.0f\t%.3f\t%.0f\n", c.Program, c.Hook, nsPerRun(c), tracedNS[c.Hook], emptyNS[c.Hook], runs, runs*nsPerRun(c))
 		if !strings.HasPrefix(c.Hook, "sched_") { // those run for all that the node does
 			socket += runs
 		}
@@ -65,6 +66,14 @@ func costs(r *rig, arm string, p *pingPong, messages int) (costs []bench.Program
 		return nil, 0, err
 	}
 	return costs, sent, c.Call("Agent.Detach", bench.Nothing{}, &bench.Nothing{})
+}
+
+func byHook(costs []bench.ProgramCost) map[string]float64 {
+	out := map[string]float64{}
+	for _, c := range costs {
+		out[c.Hook] = nsPerRun(c)
+	}
+	return out
 }
 
 func nsPerRun(c bench.ProgramCost) float64 {
