@@ -52,8 +52,8 @@ type Options struct {
 	NoSched bool
 	// NoTrace keeps every exchange in the counted tier.
 	NoTrace bool
-	// AllGaps traces every gap, however short.
-	AllGaps bool
+	// TraceAll traces every exchange, at any rate, and every gap, however short.
+	TraceAll bool
 	// Only forces the rung of a signal, by name.
 	Only map[string]string
 	// OnTrace is called for each record of the traced tier, one at a time. It
@@ -70,5 +70,5 @@ func (o *Options) tracing() bpf.Tracing {
 	if o.NoTrace {
 		return bpf.Tracing{}
 	}
-	return bpf.Tracing{Sample: 1, Gap: firstGapThreshold, AllGaps: o.AllGaps}
+	return bpf.Tracing{Sample: 1, Gap: firstGapThreshold, AllGaps: o.TraceAll}
 }

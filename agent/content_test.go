@@ -127,7 +127,7 @@ func TestNoContentAnywhere(t *testing.T) {
 	go func() { _ = h.Serve(srv) }()
 	defer h.Close()
 	s := open(t, Options{
-		Watch: Watch{Ports: []uint16{srv.port}, BothEnds: true}, ExactAccept: true, AllGaps: true,
+		Watch: Watch{Ports: []uint16{srv.port}, BothEnds: true}, ExactAccept: true, TraceAll: true,
 		OnTrace: func(tr *attribution.Trace) { fmt.Fprintf(&traces, "%+v\n", *tr) },
 		Log:     slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})

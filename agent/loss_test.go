@@ -24,7 +24,7 @@ import (
 
 func TestFullRingIsCounted(t *testing.T) {
 	srv := listen(t)
-	s := open(t, Options{Watch: Watch{Ports: []uint16{srv.port}}, AllGaps: true})
+	s := open(t, Options{Watch: Watch{Ports: []uint16{srv.port}}, TraceAll: true})
 	p := srv.connect(t)
 	ring := s.kernelMaps(t)["records"]
 	// Nobody drains while the lock is held. A record takes more than 512 bytes.

@@ -235,7 +235,7 @@ func (s *Session) feedBack() {
 		exchanges += p.Exchanges
 		gaps.Merge(&p.Gap)
 	}
-	if rate := exchanges - f.exchanges; rate > tracedPerSecond {
+	if rate := exchanges - f.exchanges; rate > tracedPerSecond && !s.opts.TraceAll {
 		next.Sample = uint32(rate / tracedPerSecond)
 	}
 	f.exchanges = exchanges

@@ -88,7 +88,7 @@ func TestTiersAgree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := listen(t)
 			var traced atomic.Int64
-			o.Watch, o.AllGaps, o.ExactAccept = Watch{Ports: []uint16{srv.port}}, true, true
+			o.Watch, o.TraceAll, o.ExactAccept = Watch{Ports: []uint16{srv.port}}, true, true
 			o.OnTrace = func(*attribution.Trace) { traced.Add(1) }
 			s := open(t, o)
 			for range 5 {

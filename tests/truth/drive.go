@@ -69,7 +69,7 @@ func (c *testCase) run(ctx context.Context, samples int) ([]pair, string, error)
 		shift = 1
 	}
 	col := &collector{ttft: map[exchange]*attribution.Trace{}, gaps: map[exchange][]*attribution.Trace{}}
-	o := agent.Options{Watch: agent.Watch{Ports: []uint16{uint16(v.Port)}}, ExactAccept: true, AllGaps: true, OnTrace: col.add}
+	o := agent.Options{Watch: agent.Watch{Ports: []uint16{uint16(v.Port)}}, ExactAccept: true, TraceAll: true, OnTrace: col.add}
 	if c.rung != "" {
 		o.Only = map[string]string{"accepted": c.rung}
 	}

@@ -57,7 +57,7 @@ func round(ctx context.Context, out *lines, ladders []tried, n, samples int) (er
 	rungs := only(ladders, n)
 	session, err := agent.Open(ctx, agent.Options{
 		Watch:       agent.Watch{Ports: slices.Concat(f.ports, server.ports), BothEnds: true},
-		ExactAccept: true, AllGaps: true, NoSendStart: rungs[sendStart] == "", Only: rungs, OnTrace: got.add,
+		ExactAccept: true, TraceAll: true, NoSendStart: rungs[sendStart] == "", Only: rungs, OnTrace: got.add,
 	})
 	if err != nil {
 		return fmt.Errorf("opening the session: %w", err)
