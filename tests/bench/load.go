@@ -145,6 +145,15 @@ func (l *Load) Bytes(_ Nothing, n *uint64) error {
 	return nil
 }
 
+// close ends the thread and the connections of a client that is not endless.
+func (l *Load) close() {
+	close(l.work)
+	for fd := range l.conns {
+		unix.Close(int(fd))
+	}
+	unix.Close(l.epoll)
+}
+
 func (l *Load) run(d time.Duration) (r loaded) {
 	begun := time.Now()
 	for fd := range l.conns {

@@ -33,12 +33,14 @@ func main() {
 		if *samples > 0 {
 			n = *samples
 		}
-		c.measure(ctx, r, n, *short, *verbose)
+		r.Attempt(pick(*short, 3, 1), func(r *results.Run) { c.measure(ctx, r, n, *short, *verbose) })
 	}
 	if strings.Contains("clock", *only) {
-		if err := clock(ctx, r, pick(*short, 10, 40)); err != nil {
-			r.Fail("the clients' clock: " + err.Error())
-		}
+		r.Attempt(pick(*short, 3, 1), func(r *results.Run) {
+			if err := clock(ctx, r, pick(*short, 10, 40)); err != nil {
+				r.Fail("the clients' clock: " + err.Error())
+			}
+		})
 	}
 	code := r.Finish(os.Stdout, *dir)
 	stop()

@@ -23,8 +23,8 @@ const (
 // side is what one exchange of a pair showed.
 type side struct {
 	elsewhere time.Duration // injected in other stages by the same disturbance
-	injected time.Duration // by the victim's own measure, in the case's stages together
-	stages   attribution.Breakdown
+	injected  time.Duration // by the victim's own measure, in the case's stages together
+	stages    attribution.Breakdown
 }
 
 // pair is one sample.

@@ -31,20 +31,21 @@ type plan struct {
 	pairs, paced     int
 	patience         time.Duration
 	slice            time.Duration // of a round trip or a saturated server
-	two              bool          // both ends on two CPUs, too
+	pacedSlice       time.Duration
+	two              bool // both ends on two CPUs, too
 	messages         int
 	streams, servers []string // arms
 }
 
 func measure(out *results.Run, short bool, pairs int, part string) error {
 	p := plan{
-		pairs: pairs, paced: 30, slice: 80 * time.Millisecond, two: true, messages: 1_000_000, patience: 3 * time.Minute,
+		pairs: pairs, paced: min(pairs, 30), slice: 80 * time.Millisecond, pacedSlice: 2 * time.Second, two: true, messages: 1_000_000, patience: 3 * time.Minute,
 		streams: []string{bench.ArmNull, bench.ArmServer},
 		servers: []string{bench.ArmNull, bench.ArmServer, bench.ArmServerTraced},
 	}
 	if short {
 		p = plan{
-			pairs: 8, paced: 2, slice: 60 * time.Millisecond, messages: 200_000, patience: 5 * time.Second,
+			pairs: 8, paced: 2, slice: 60 * time.Millisecond, pacedSlice: time.Second, messages: 200_000, patience: 5 * time.Second,
 			streams: []string{bench.ArmServer}, servers: []string{bench.ArmNull, bench.ArmServer},
 		}
 	}
@@ -59,7 +60,7 @@ func measure(out *results.Run, short bool, pairs int, part string) error {
 	}{
 		{"roundtrip", func() error { return roundTrips(r, p) }},
 		{"programs", func() error { return counts(r, p) }},
-		{"streams", func() error { return pacedStreams(r, p.paced, 2*time.Second, p.streams...) }},
+		{"streams", func() error { return pacedStreams(r, p.paced, p.pacedSlice, p.streams...) }},
 		{"saturated", func() error {
 			return saturatedStreams(r, p.pairs, 2*p.slice, p.servers...)
 		}},
@@ -78,18 +79,26 @@ func measure(out *results.Run, short bool, pairs int, part string) error {
 	return nil
 }
 
+// roundTrips judges the two forms: on one CPU nothing but the work counts, and
+// the noise is smallest beside it; on two, waking the other CPU takes most of the
+// time, as it does for most servers.
 func roundTrips(r *rig, p plan) error {
-	pairs, err := roundTrip(r, p.slice, 0)
+	one, err := roundTrip(r, oneCPU, p.slice, 0)
 	if err != nil {
 		return err
 	}
-	judgeRoundTrips(r, pairs)
+	judgePrice(r, one)
+	judgeThroughput(r, oneCPU, one)
+	r.endPart()
 	if !p.two {
 		return nil
 	}
-	r.endPart()
-	_, err = roundTrip(r, p.slice, 1)
-	return err
+	two, err := roundTrip(r, twoCPUs, p.slice, 1)
+	if err != nil {
+		return err
+	}
+	judgeThroughput(r, twoCPUs, two)
+	return nil
 }
 
 func counts(r *rig, p plan) error {

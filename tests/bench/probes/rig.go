@@ -25,6 +25,7 @@ type rig struct {
 	opening time.Duration           // how long the agent takes to open
 	watcher *bench.Child            // counts the programs of others
 	own     int                     // programs that are ours, but not the watcher's
+	shared  float64                 // share of the last run's pairs beside programs of others
 	stops   []func()
 	base    int // stops of what all parts share
 }
@@ -171,7 +172,7 @@ func run[S any](r *rig, title string, p *bench.Pairs[S]) (map[string][]bench.Pai
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", title, err)
 	}
-	r.patience = p.Patience
+	r.patience, r.shared = p.Patience, float64(p.Shared)/float64(p.Rounds*len(p.Arms))
 	if p.Repeated+p.Shared > 0 {
 		fmt.Printf("%s: %d pairs were measured again because programs of others came or went; %d of the result had some beside them\n", title, p.Repeated, p.Shared)
 	}

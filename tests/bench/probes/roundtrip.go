@@ -15,6 +15,12 @@ import (
 	"github.com/velo-agent/velo-agent/tests/results"
 )
 
+// The two forms of the ping-pong.
+const (
+	oneCPU  = "ping-pong, both ends on one CPU"
+	twoCPUs = "ping-pong, one CPU each"
+)
+
 // pingPong is a pair of processes that pass 100 bytes to and fro.
 type pingPong struct {
 	client *bench.Child
@@ -69,7 +75,7 @@ func (r *rig) roundTripArms() []string {
 // roundTrip measures what each arm adds to a round trip, with both ends on one
 // CPU or on two. A socket that an arm watches carries that arm's storage for good,
 // so each of those has a pair of its own.
-func roundTrip(r *rig, slice time.Duration, clientCPU int) (map[string][]bench.Pair[float64], error) {
+func roundTrip(r *rig, title string, slice time.Duration, clientCPU int) (map[string][]bench.Pair[float64], error) {
 	plain, err := newPingPong(r, slice, clientCPU)
 	if err != nil {
 		return nil, err
@@ -87,10 +93,6 @@ func roundTrip(r *rig, slice time.Duration, clientCPU int) (map[string][]bench.P
 			return nil, err
 		}
 		p.Arms = append(p.Arms, a)
-	}
-	title := "round trip, both ends on one CPU"
-	if clientCPU != 0 {
-		title = "round trip, one CPU each"
 	}
 	pairs, err := run(r, title, p)
 	if err == nil {
@@ -112,7 +114,7 @@ func priceOf(arm string) string {
 func printRoundTrips(r *rig, title string, pairs map[string][]bench.Pair[float64]) {
 	fmt.Println()
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\twithout, µs\tadded, µs\t× its price\tthroughput\n", title)
+	fmt.Fprintf(w, "%s: the round trip\twithout, µs\tadded, µs\t× its price\tthroughput\n", title)
 	for _, n := range r.roundTripArms() {
 		var off []float64
 		for _, q := range pairs[n] {
@@ -129,12 +131,15 @@ func printRoundTrips(r *rig, title string, pairs map[string][]bench.Pair[float64
 	fmt.Println()
 }
 
-// judgeRoundTrips holds the arms against their limits.
-func judgeRoundTrips(r *rig, pairs map[string][]bench.Pair[float64]) {
+// judgePrice holds what the arms add against multiples of the price.
+func judgePrice(r *rig, pairs map[string][]bench.Pair[float64]) {
 	added := func(arm string) []float64 { return bench.Added(pairs[arm], same) }
 	null, price := bench.MedianOf(added(bench.ArmNull)), bench.MedianOf(added(bench.ArmEmpty))
 	unclear := ""
-	if null.Width() > price.Value/2 {
+	switch {
+	case r.shared > 0.1:
+		unclear = fmt.Sprintf("not the whole price: programs of others were attached beside %.0f %% of the pairs", 100*r.shared)
+	case null.Width() > price.Value/2:
 		unclear = fmt.Sprintf("the machine is too noisy: the null arm's interval is %.0f ns wide, the price %.0f ns", null.Width(), price.Value)
 	}
 	note := fmt.Sprintf("price %v ns, null arm %v ns", price, null)
@@ -145,7 +150,10 @@ func judgeRoundTrips(r *rig, pairs map[string][]bench.Pair[float64]) {
 		ratio := bench.RatioOf(added(l.arm), added(bench.ArmEmpty))
 		r.check(limit{"round trip, " + l.arm + " ÷ price of the hooks", "×", l.goal, results.Lower}, ratio, r.pairs, note, unclear)
 	}
-	r.check(limit{"ping-pong throughput, watched", "×", 0.89, results.Higher}, throughput(pairs[bench.ArmWatched]), r.pairs,
+}
+
+func judgeThroughput(r *rig, title string, pairs map[string][]bench.Pair[float64]) {
+	r.check(limit{title + ", throughput watched", "×", 0.89, results.Higher}, throughput(pairs[bench.ArmWatched]), r.pairs,
 		fmt.Sprintf("null arm %v", throughput(pairs[bench.ArmNull])), "")
 }
 
