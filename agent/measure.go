@@ -76,7 +76,7 @@ func (s *Session) Measure() (*diagnosis.Measured, error) {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	if s.sockets != nil {
-		if err := s.readSockets(func(x sockqueue.Socket) { s.seen.tick(x); count(walk, x) }); err != nil {
+		if err := s.readSockets(func(x sockqueue.Socket) { s.seen.tick(x); count(walk, x, s.seen.drops) }); err != nil {
 			s.opts.Log.Warn("walking the sockets", "error", err)
 		}
 	}
@@ -110,7 +110,8 @@ func (s *Session) Measure() (*diagnosis.Measured, error) {
 	return m, nil
 }
 
-func count(walk map[int]*live, x sockqueue.Socket) {
+// count adds a socket; a listener's refusals count from before on.
+func count(walk map[int]*live, x sockqueue.Socket, before map[uint64]uint32) {
 	l := walk[x.Port]
 	if l == nil {
 		l = &live{}
@@ -120,7 +121,7 @@ func count(walk map[int]*live, x sockqueue.Socket) {
 		l.listeners++
 		l.depth += uint64(x.Depth)
 		l.limit += uint64(x.Limit)
-		l.drops += x.Drops
+		l.drops += x.Drops - before[x.Cookie]
 		return
 	}
 	l.established++
@@ -187,7 +188,7 @@ func (s *Session) fill(p *diagnosis.Port, index int, f *bpf.PortFigures, l *live
 	if l == nil {
 		return
 	}
-	drops := uint64(l.drops - s.seen.drops[index])
+	drops := uint64(l.drops)
 	a.Overflows = &drops
 	if j := s.seen.jiffy(); j > 0 {
 		rwnd, sndbuf := time.Duration(f.RwndJiffies+l.rwnd)*j, time.Duration(f.SndbufJiffies+l.sndbuf)*j

@@ -29,7 +29,7 @@ type seen struct {
 
 	streams  map[streamKey]*stream
 	sockets  uint64 // found by the first walk
-	drops    map[int]uint32
+	drops    map[uint64]uint32 // of each listener, by cookie, when it was first seen
 	jiffies  [2]sockqueue.Socket // the first and the newest, for the kernel's tick
 	feedback feedback
 	opts     attribution.Options
@@ -53,7 +53,7 @@ type feedback struct {
 func newSeen() *seen {
 	return &seen{
 		marks: marks{tids: map[int]bool{}, roles: map[roleKey]int{}},
-		lost:  map[string]uint64{}, streams: map[streamKey]*stream{}, drops: map[int]uint32{},
+		lost:  map[string]uint64{}, streams: map[streamKey]*stream{}, drops: map[uint64]uint32{},
 	}
 }
 
@@ -63,8 +63,8 @@ func (n *seen) socket(x sockqueue.Socket) {
 	if x.State == sockqueue.Established && x.Marked {
 		n.sockets++
 	}
-	if x.State == sockqueue.Listen && x.Marked {
-		n.drops[x.Port] += x.Drops
+	if _, known := n.drops[x.Cookie]; x.State == sockqueue.Listen && !known {
+		n.drops[x.Cookie] = x.Drops
 	}
 }
 

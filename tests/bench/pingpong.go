@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"runtime"
 	"time"
 	"unsafe"
@@ -24,7 +23,7 @@ const messageSize = 100 // bytes each way
 var Quiet = []string{"GOGC=off", "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=4"}
 
 // Echo is the server's side of the ping-pong: one thread that blocks in read.
-type Echo struct{ listener *os.File }
+type Echo struct{}
 
 // Where says where the thread is to run and, for the client, whom to call.
 type Where struct {
