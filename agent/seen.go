@@ -28,8 +28,8 @@ type seen struct {
 	lost  map[string]uint64 // in user space, by place and reason
 
 	streams  map[streamKey]*stream
-	sockets  uint64 // found by the first walk
-	drops    map[uint64]uint32 // of each listener, by cookie, when it was first seen
+	sockets  uint64              // found by the first walk
+	drops    map[uint64]uint32   // of each listener, by cookie, when it was first seen
 	jiffies  [2]sockqueue.Socket // the first and the newest, for the kernel's tick
 	feedback feedback
 	opts     attribution.Options
