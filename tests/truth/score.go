@@ -10,7 +10,7 @@ import (
 	"github.com/velo-agent/velo-agent/tests/results"
 )
 
-// The limits of issue and docs: see docs/truth.md.
+// The limits (docs/testing.md).
 const (
 	lowest, highest   = 0.95, 1.05
 	sampleShare       = 0.95
