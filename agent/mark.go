@@ -35,6 +35,12 @@ func (s *Session) mark() error {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	s.targets.merge(found)
+	return s.markFound()
+}
+
+// markFound marks what of the known targets is not marked yet. The lock is held, or
+// no loop runs yet.
+func (s *Session) markFound() error {
 	if s.sockets == nil {
 		return nil
 	}

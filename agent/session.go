@@ -67,7 +67,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 		s.missing = err
 		o.Log.Warn("no probes", "error", err)
 	}
-	if err := s.mark(); err != nil {
+	if err := s.markFound(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if blind := s.targets.allBlind(); blind != nil && s.missing == nil {
@@ -77,7 +77,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	s.base = s.readBaseline()
 	loop, stop := context.WithCancel(ctx)
 	s.stop = stop
-	if s.maps != nil {
+	if s.records != nil {
 		s.wg.Go(func() { s.run(loop) })
 	}
 	return s, nil

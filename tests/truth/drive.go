@@ -100,14 +100,8 @@ func (c *testCase) run(ctx context.Context, samples int) ([]pair, string, error)
 
 // how names the rung that mattered.
 func (c *testCase) how(s *agent.Session) string {
-	m, err := s.Measure()
-	if err != nil {
-		return ""
-	}
-	for _, cov := range m.Coverage {
-		if cov.Signal == "accepted" && c.stages[0] == attribution.AcceptWait {
-			return cov.Rung
-		}
+	if c.stages[0] == attribution.AcceptWait {
+		return rungOf(s, "accepted")
 	}
 	return "arrived " + rungOf(s, "arrived")
 }
