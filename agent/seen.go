@@ -99,13 +99,44 @@ func (n *seen) jiffy() time.Duration {
 func (s *Session) drain() {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
-	err := s.records.Drain(s.trace, func(err error) {
+	exchanges := 0
+	err := s.records.Drain(func(t *attribution.Trace) {
+		s.trace(t)
+		if t.Kind == attribution.TraceTTFT {
+			exchanges++
+		}
+	}, func(err error) {
 		s.seen.lost["records/undecodable"]++
 		s.opts.Log.Warn("dropping a record", "error", err)
 	})
 	if err != nil {
 		s.opts.Log.Warn("draining the records", "error", err)
 	}
+	s.brake(exchanges)
+}
+
+// brake cuts what is traced at once where one drain brought far more than its
+// share of tracedPerSecond; feedBack, which comes every second, sets it right.
+func (s *Session) brake(exchanges int) {
+	const share = int(tracedPerSecond * drainEvery / time.Second)
+	f := &s.seen.feedback
+	if exchanges < 8*share || s.opts.TraceAll {
+		return
+	}
+	next := f.last
+	next.Sample = max(next.Sample, 1) * uint32(exchanges/share)
+	s.setTracing(next)
+}
+
+func (s *Session) setTracing(t bpf.Tracing) {
+	if t == s.seen.feedback.last {
+		return
+	}
+	if err := s.maps.Trace(t); err != nil {
+		s.opts.Log.Warn("setting what is traced", "error", err)
+		return
+	}
+	s.seen.feedback.last = t
 }
 
 // trace keeps a record if its stream is among the slow ones, and holds both tiers
@@ -242,11 +273,5 @@ func (s *Session) feedBack() {
 	if gaps.Count() > 0 {
 		next.Gap = max(gaps.Quantile(0.99), leastGapThreshold)
 	}
-	if next != f.last {
-		if err := s.maps.Trace(next); err != nil {
-			s.opts.Log.Warn("setting what is traced", "error", err)
-			return
-		}
-		f.last = next
-	}
+	s.setTracing(next)
 }

@@ -99,7 +99,8 @@ func (s *Session) attach() error {
 	if err := maps.SetFlag(bpf.FlagContent, !s.opts.NoContent); err != nil {
 		return err
 	}
-	if err := maps.Trace(s.opts.tracing()); err != nil {
+	s.seen.feedback.last = s.opts.tracing()
+	if err := maps.Trace(s.seen.feedback.last); err != nil {
 		return err
 	}
 	if s.records, err = maps.NewRecords(); err != nil {

@@ -5,12 +5,15 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/velo-agent/velo-agent/attribution"
 	"github.com/velo-agent/velo-agent/diagnosis"
@@ -114,6 +117,76 @@ func TestTiersAgree(t *testing.T) {
 				t.Errorf("%d records did not hold their steps", n)
 			}
 		})
+	}
+}
+
+// TestBrake: a drain that brings far more than its share is answered at once, and
+// the next second without such a rate lets everything through again.
+func TestBrake(t *testing.T) {
+	srv := listen(t)
+	s := open(t, Options{Watch: Watch{Ports: []uint16{srv.port}}})
+	share := int(tracedPerSecond * drainEvery / time.Second)
+	sample := func(exchanges int) uint32 {
+		s.seen.mu.Lock()
+		defer s.seen.mu.Unlock()
+		s.brake(exchanges)
+		return s.seen.feedback.last.Sample
+	}
+	if n := sample(8*share - 1); n != 1 {
+		t.Errorf("one in %d is traced below the brake", n)
+	}
+	if n := sample(20 * share); n < 20 {
+		t.Errorf("one in %d is traced after 20 times the share", n)
+	}
+	s.feedBack()
+	if n := sample(0); n != 1 {
+		t.Errorf("one in %d is traced after a quiet second", n)
+	}
+}
+
+// TestLeftBetweenHooks: data that left while no hook looked is dated by the socket's
+// newest packet, not by the next write.
+func TestLeftBetweenHooks(t *testing.T) {
+	srv := listen(t)
+	left := make(chan time.Duration, 8)
+	s := open(t, Options{
+		Watch: Watch{Ports: []uint16{srv.port}}, TraceAll: true,
+		Only: map[string]string{"left_later": "none of them"},
+		OnTrace: func(tr *attribution.Trace) {
+			if tr.Kind == attribution.TraceTTFT {
+				left <- tr.End
+			}
+		},
+	})
+	p := srv.connect(t)
+	p.ask(t)
+	p.fd(t, func(fd int) { must(t, unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, 1)) })
+	if _, err := io.WriteString(p.served, "an answer that is held by the cork\n"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	p.fd(t, func(fd int) { must(t, unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, 0)) })
+	uncorked := time.Duration(now(t))
+	time.Sleep(40 * time.Millisecond)
+	wrote := time.Duration(now(t))
+	p.answer(t)
+	select {
+	case at := <-left:
+		if at < uncorked-20*time.Millisecond || at > (uncorked+wrote)/2 {
+			t.Errorf("it left %v after the cork was drawn, %v before the next write", at-uncorked, wrote-at)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("no record came")
+	}
+	if n := s.report(t).Agent.Lost["attribution/tiers_disagree"]; n != 0 {
+		t.Errorf("the tiers disagree %d times", n)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -73,19 +73,20 @@ func (m *Maps) ForgetThreads(names map[int]ThreadName) error {
 }
 
 // PortFigures is what the counted tier holds of one port, since the maps were
-// made. Times are exact sums; jiffies are the kernel's ticks.
+// made. Sums of times are exact, but that a part below 1.024 µs is engine's; jiffies
+// are the kernel's ticks.
 type PortFigures struct {
-	Connections, Exchanges, Writes     uint64
-	AcceptArrivals, AcceptHighWater    uint64
-	AcceptWaits, AcceptUnknown, EMFILE uint64
-	Retransmits                        uint64
-	ResetsSent, ResetsReceived         uint64
-	ZeroWindows, BlockedWrites         uint64
-	NagleWrites                        uint64
-	EarlyAnswers                       uint64
-	RwndJiffies, SndbufJiffies         uint64
-	TTFT, FirstWrite, Gap, AcceptWait  attribution.Histogram
-	TTFTStages, GapStages              [attribution.NumStages]attribution.Histogram
+	Connections, Exchanges            uint64
+	AcceptArrivals, AcceptHighWater   uint64
+	AcceptUnknown, EMFILE             uint64
+	Retransmits                       uint64
+	ResetsSent, ResetsReceived        uint64
+	ZeroWindows, BlockedWrites        uint64
+	NagleWrites                       uint64
+	EarlyAnswers                      uint64
+	RwndJiffies, SndbufJiffies        uint64
+	TTFT, FirstWrite, Gap, AcceptWait attribution.Histogram
+	TTFTStages, GapStages             [attribution.NumStages]attribution.Histogram
 }
 
 // Port reads the figures at index.
@@ -95,25 +96,43 @@ func (m *Maps) Port(index int) (*PortFigures, error) {
 		return nil, fmt.Errorf("reading the figures of port index %d: %w", index, err)
 	}
 	f := &PortFigures{
-		Connections: p.Connections, Exchanges: p.Exchanges, Writes: p.Writes,
+		Connections:    p.Connections,
 		AcceptArrivals: p.AcceptArrivals, AcceptHighWater: p.AcceptHighWater,
-		AcceptWaits: p.AcceptWaits, AcceptUnknown: p.AcceptUnknown, EMFILE: p.AcceptEmfile,
+		AcceptUnknown: p.AcceptUnknown, EMFILE: p.AcceptEmfile,
 		Retransmits: p.Retransmits, ResetsSent: p.ResetsSent, ResetsReceived: p.ResetsReceived,
 		ZeroWindows: p.ZeroWindows, BlockedWrites: p.BlockedWrites, EarlyAnswers: p.EarlyAnswers, NagleWrites: p.NagleWrites,
 		RwndJiffies: p.RwndJiffies, SndbufJiffies: p.SndbufJiffies,
-		TTFT: p.Ttft.histogram(0), FirstWrite: p.FirstWrite.histogram(0), Gap: p.Gap.histogram(p.Writes),
-		AcceptWait: p.AcceptWait.histogram(p.AcceptWaits),
+		Gap: p.Gap.histogram(0), AcceptWait: p.AcceptWait.histogram(0),
 	}
+	f.TTFT, f.FirstWrite = p.TtftAtOnce.histogram(0), p.FirstWrite.histogram(0)
+	f.FirstWrite.Merge(&f.TTFT)
+	later := p.TtftLater.histogram(0)
+	f.TTFT.Merge(&later)
+	f.Exchanges = f.FirstWrite.Total + p.Untimed
 	for s := range attribution.NumStages {
 		f.TTFTStages[s] = p.TtftStages[s].histogram(f.TTFT.Total)
 	}
 	f.GapStages[attribution.Engine] = p.GapEngine.histogram(f.Gap.Total)
 	f.GapStages[attribution.SendQueue] = p.GapSendQueue.histogram(f.Gap.Total)
+	giveRest(&f.TTFTStages, f.TTFT.SumTime)
+	giveRest(&f.GapStages, f.Gap.SumTime)
 	return f, nil
 }
 
-// histogram converts; the kernel does not count samples of zero, so they are what
-// is missing from the expected number.
+// giveRest sets the engine's time, whose sum the kernel does not keep, to what the
+// other stages leave of the total. While exchanges end, a reading may hold one's
+// total without its stages.
+func giveRest(stages *[attribution.NumStages]attribution.Histogram, total time.Duration) {
+	for s := range stages {
+		if attribution.Stage(s) != attribution.Engine {
+			total -= stages[s].SumTime
+		}
+	}
+	stages[attribution.Engine].SumTime = max(total, 0)
+}
+
+// histogram converts; the kernel counts no part of an interval that is shorter than
+// the first bucket, so these are what is missing from the expected number.
 func (h *mapsHist) histogram(expected uint64) attribution.Histogram {
 	out := attribution.Histogram{SumTime: time.Duration(h.Sum), MaxTime: time.Duration(h.Max)}
 	for i, n := range h.Counts {
@@ -139,7 +158,9 @@ func (m *Maps) Role(index int) (*RoleFigures, error) {
 	if err := m.collection.Maps["roles"].Lookup(uint32(index), &r); err != nil {
 		return nil, fmt.Errorf("reading the figures of role index %d: %w", index, err)
 	}
-	return &RoleFigures{Wakeups: r.Wakeups, Preemptions: r.Preemptions, Wait: r.Wait.histogram(0)}, nil
+	f := &RoleFigures{Preemptions: r.Preemptions, Wait: r.Wait.histogram(0)}
+	f.Wakeups = f.Wait.Total - min(f.Preemptions, f.Wait.Total)
+	return f, nil
 }
 
 // lostReasons are the names of enum lost_reason, "<place>/<reason>".

@@ -92,11 +92,9 @@ type mapsMark struct {
 type mapsPort struct {
 	_               structs.HostLayout
 	Connections     uint64
-	Exchanges       uint64
-	Writes          uint64
+	Untimed         uint64
 	AcceptArrivals  uint64
 	AcceptHighWater uint64
-	AcceptWaits     uint64
 	AcceptUnknown   uint64
 	AcceptEmfile    uint64
 	Retransmits     uint64
@@ -105,12 +103,12 @@ type mapsPort struct {
 	ZeroWindows     uint64
 	BlockedWrites   uint64
 	NagleWrites     uint64
-	Reserved        uint64
 	EarlyAnswers    uint64
 	RwndJiffies     uint64
 	SndbufJiffies   uint64
-	Ttft            mapsHist
+	TtftAtOnce      mapsHist
 	FirstWrite      mapsHist
+	TtftLater       mapsHist
 	Gap             mapsHist
 	AcceptWait      mapsHist
 	TtftStages      [7]mapsHist
@@ -142,8 +140,8 @@ type mapsRecord struct {
 
 type mapsRoleStats struct {
 	_           structs.HostLayout
-	Wakeups     uint64
 	Preemptions uint64
+	Reserved    uint64
 	Wait        mapsHist
 }
 

@@ -101,13 +101,16 @@ func (c closer) Close() error { return c() }
 func TestFigures(t *testing.T) {
 	m := newMaps(t)
 	var p mapsPort
-	p.Connections, p.Writes, p.RwndJiffies = 3, 10, 7
-	p.Ttft.Sum, p.Ttft.Max = 3e6, 2e6
-	p.Ttft.Counts[attribution.Bucket(time.Millisecond)] = 1
-	p.Ttft.Counts[attribution.Bucket(2*time.Millisecond)] = 1
-	p.TtftStages[attribution.Engine].Sum = 3e6
+	p.Connections, p.Untimed, p.RwndJiffies = 3, 10, 7
+	p.TtftAtOnce.Sum, p.TtftAtOnce.Max = 1e6, 1e6
+	p.TtftAtOnce.Counts[attribution.Bucket(time.Millisecond)] = 1
+	p.TtftLater.Sum, p.TtftLater.Max = 2e6, 2e6
+	p.TtftLater.Counts[attribution.Bucket(2*time.Millisecond)] = 1
+	p.FirstWrite.Sum = 1e6
+	p.FirstWrite.Counts[attribution.Bucket(time.Millisecond)] = 1
 	p.TtftStages[attribution.Engine].Counts[attribution.Bucket(time.Millisecond)] = 2
-	p.Gap.Counts[5] = 6 // the other four were zero, which the kernel does not count
+	p.TtftStages[attribution.Reader].Sum = 5e5
+	p.TtftStages[attribution.Reader].Counts[5] = 1 // the other was too short, which the kernel does not count
 	if err := m.collection.Maps["ports"].Put(uint32(5), &p); err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +121,14 @@ func TestFigures(t *testing.T) {
 	if f.Connections != 3 || f.RwndJiffies != 7 || f.TTFT.Count() != 2 || f.TTFT.Sum() != 3*time.Millisecond || f.TTFT.Max() != 2*time.Millisecond {
 		t.Errorf("the figures are %d connections, %d jiffies, TTFT %d %v %v", f.Connections, f.RwndJiffies, f.TTFT.Count(), f.TTFT.Sum(), f.TTFT.Max())
 	}
-	if f.Gap.Count() != 10 || f.Gap.Counts[0] != 4 {
-		t.Errorf("%d gaps, %d of them of zero; want 10 and 4", f.Gap.Count(), f.Gap.Counts[0])
+	if f.Exchanges != 12 || f.FirstWrite.Count() != 2 || f.FirstWrite.Sum() != 2*time.Millisecond {
+		t.Errorf("%d exchanges, first writes %d %v; want 12, 2 and 2ms", f.Exchanges, f.FirstWrite.Count(), f.FirstWrite.Sum())
+	}
+	if r := f.TTFTStages[attribution.Reader]; r.Counts[0] != 1 || r.Counts[5] != 1 {
+		t.Errorf("of two readers' times %d were too short; want 1", r.Counts[0])
+	}
+	if e := f.TTFTStages[attribution.Engine].Sum(); e != 2500*time.Microsecond {
+		t.Errorf("the engine had %v; what the others leave of 3ms is 2.5ms", e)
 	}
 	// Every stage has as many samples as the TTFT it is a part of.
 	for s := range attribution.NumStages {

@@ -32,12 +32,10 @@ static __always_inline void accept_known(struct conn *c, u64 t, int exact)
 	step(c, t, STEP_ACCEPTED, 0, !exact);
 	if (!p)
 		return;
-	if (exact || t - since < ACCEPT_INTERVAL_NS) {
-		COUNT(p->accept_waits);
+	if (exact || t - since < ACCEPT_INTERVAL_NS)
 		hist_add(&p->accept_wait, t - c->established);
-	} else {
+	else
 		COUNT(p->accept_unknown);
-	}
 }
 
 /* The application has touched the connection at t: it was accepted before. */

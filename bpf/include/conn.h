@@ -61,6 +61,8 @@ enum conn_flag {
 	CONN_CONTENT = 4,	  /* this exchange's content has begun */
 	CONN_GAPS = 8,		  /* prev_left is valid for a gap */
 	CONN_UNREAD_SPLIT = 16,	  /* no read was seen for bytes that were taken */
+	CONN_HTTP = 32,		  /* an HTTP/1 header was seen */
+	CONN_OPAQUE = 64,	  /* no HTTP/1: its writes cannot be told apart */
 };
 
 /* The stages of TTFT up to the first response write, fixed when it is handed in. */
@@ -119,10 +121,12 @@ static __always_inline struct conn *conn_of(const struct sock *sk)
 	return bpf_sk_storage_get(&conns, (void *)sk, 0, 0);
 }
 
+/* No atomic: all hooks but those at a system call's return hold the socket's lock,
+ * and where one of these meets another on the same few nanoseconds, a step is
+ * overwritten. User space sees that its replay differs and counts it. */
 static __always_inline void step(struct conn *c, u64 t, u16 kind, u32 pos, u16 class)
 {
-	u32 n = __sync_fetch_and_add(&c->step_count, 1);
-	struct step *s = &c->steps[n & (STEPS - 1)];
+	struct step *s = &c->steps[c->step_count++ & (STEPS - 1)];
 
 	s->t = t;
 	s->pos = pos;

@@ -11,8 +11,7 @@
 #define HIST_BUCKETS (((HIST_MAX_SHIFT - HIST_MIN_SHIFT) << HIST_SUB_BITS) + 2)
 
 /* Shared by all CPUs and added to atomically: per-CPU copies would not fit the
- * memory budget on a node of 256 CPUs. Samples of zero are not counted here;
- * user space knows how many there were in all. */
+ * memory budget on a node of 256 CPUs. */
 struct hist {
 	u64 sum; /* ns */
 	u64 max; /* ns */
@@ -49,18 +48,25 @@ __noinline u32 hist_bucket(u64 v)
 	       ((v >> ((shift - HIST_SUB_BITS) & 63)) & ((1 << HIST_SUB_BITS) - 1));
 }
 
-static __always_inline void hist_add(struct hist *h, u64 v)
-{
-	u32 b;
+/* A shorter part of an interval is left to the engine, which gets the rest: its
+ * two atomic additions would cost more than they tell. */
+#define HIST_RESOLUTION_NS (1ULL << HIST_MIN_SHIFT)
 
-	if (!v)
-		return;
-	b = hist_bucket(v);
+/* Adds a sample whose sum user space can tell from others. */
+static __always_inline void hist_count(struct hist *h, u64 v)
+{
+	u32 b = hist_bucket(v);
+
 	if (b >= HIST_BUCKETS)
 		return;
 	__sync_fetch_and_add(&h->counts[b], 1);
-	__sync_fetch_and_add(&h->sum, v);
 	/* Two CPUs may race here; the loser's maximum is off by one sample. */
 	if (v > h->max)
 		h->max = v;
+}
+
+static __always_inline void hist_add(struct hist *h, u64 v)
+{
+	hist_count(h, v);
+	__sync_fetch_and_add(&h->sum, v);
 }

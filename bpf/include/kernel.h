@@ -99,6 +99,8 @@ struct tcp_sock {
 	u8 nonagle : 4;
 	u64 bytes_received;
 	u64 bytes_acked;
+	u64 tcp_wstamp_ns;   /* CLOCK_MONOTONIC: when the newest packet may leave, and a little more under pacing */
+	u64 tcp_clock_cache; /* CLOCK_MONOTONIC: when the newest packet was received or sent */
 } KERNEL_TYPE;
 
 struct iovec {

@@ -25,11 +25,9 @@ struct {
 
 struct port {
 	u64 connections; /* accepted or found */
-	u64 exchanges;	 /* requests that were answered */
-	u64 writes;	 /* response writes that are records */
+	u64 untimed;	 /* requests that were answered, their times unknown */
 	u64 accept_arrivals;
 	u64 accept_high_water;
-	u64 accept_waits;   /* connections whose wait is known */
 	u64 accept_unknown; /* those whose wait could not be bounded */
 	u64 accept_emfile;  /* accept failed for want of descriptors */
 	u64 retransmits;
@@ -38,16 +36,20 @@ struct port {
 	u64 zero_windows;   /* sends that returned with the peer's window closed */
 	u64 blocked_writes; /* sends that returned with data that had not left */
 	u64 nagle_writes;   /* of those: held by Nagle until an acknowledgement comes */
-	u64 reserved;
 	u64 early_answers;  /* written before the request had been read */
 	u64 rwnd_jiffies;   /* closed connections: time limited by the peer's window */
 	u64 sndbuf_jiffies; /* closed connections: time limited by the send buffer */
-	struct hist ttft;
+	/* An exchange is in one of these by its first write (so each costs one
+	 * histogram, not two): content in it, or not. */
+	struct hist ttft_at_once;
 	struct hist first_write;
+	struct hist ttft_later; /* content after the first write */
 	struct hist gap;
 	struct hist accept_wait;
+	/* Parts below HIST_RESOLUTION_NS are in none; what the others leave of the
+	 * total is engine's sum. */
 	struct hist ttft_stages[STAGES];
-	struct hist gap_send_queue; /* what is not send_queue in a gap is engine */
+	struct hist gap_send_queue;
 	struct hist gap_engine;
 };
 

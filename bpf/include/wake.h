@@ -73,8 +73,8 @@ struct {
 } thread_marks SEC(".maps");
 
 struct role_stats {
-	u64 wakeups;
-	u64 preemptions;
+	u64 preemptions; /* the other waits began with a wake-up */
+	u64 reserved;
 	struct hist wait; /* wake-up to running, and pre-empted to running */
 };
 

@@ -70,11 +70,8 @@ static __always_inline void runs(struct thread *th, struct task_struct *p, u64 t
 	if (!since)
 		return;
 	r = bpf_map_lookup_elem(&roles, &role);
-	if (r) {
-		if (th->waking)
-			__sync_fetch_and_add(&r->wakeups, 1);
+	if (r)
 		hist_add(&r->wait, t - since);
-	}
 	if (th->waking) {
 		th->active_since = t;
 		w = th->token_cookie ? wake_of(th->token_cookie) : 0;
@@ -89,10 +86,10 @@ static __always_inline void runs(struct thread *th, struct task_struct *p, u64 t
 SEC("tp_btf/sched_switch")
 int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struct *next, u32 prev_state)
 {
-	struct thread *th = thread_of(prev);
+	struct thread *th = preempt || !prev_state ? thread_of(prev) : 0;
 	u64 t = 0;
 
-	if (th && (preempt || !prev_state)) {
+	if (th) {
 		struct role_stats *r;
 		u32 role = th->role;
 

@@ -170,11 +170,14 @@ static __noinline int class_of_event(struct ends *e, u64 len, u8 phase)
 
 /* The first few bytes tell whether it is worth looking at more: clearing and
  * scanning HEAD_BYTES takes most of a microsecond. */
-static __noinline int class_of(const struct msghdr *msg, u64 len, u8 phase)
+static __noinline int class_of(struct conn *c, const struct msghdr *msg, u64 len)
 {
 	char b[PREFIX_BYTES] = {};
+	u8 phase = c->phase;
 	struct ends e;
 	u64 n;
+
+	c->looked++;
 
 	if (user_ends(msg, len, &e))
 		return class_by_length(len, phase);
@@ -183,9 +186,14 @@ static __noinline int class_of(const struct msghdr *msg, u64 len, u8 phase)
 	if (n > PREFIX_BYTES || bpf_probe_read_user(b, n, e.head))
 		return class_by_length(len, phase);
 	if (b[0] == 'H' && b[1] == 'T' && b[2] == 'T' && b[3] == 'P' && b[4] == '/') {
+		c->flags |= CONN_HTTP;
 		if (b[9] == '1')
 			return CLASS_INTERIM;
 		return is_header_alone(&e) ? CLASS_HEADERS : CLASS_CONTENT;
+	}
+	if (phase == PHASE_REQUEST && !(c->flags & CONN_HTTP) && !is_event(b)) {
+		c->flags |= CONN_OPAQUE;
+		return CLASS_CONTENT;
 	}
 	/* What goes on beyond the bytes looked at, may well hold text. */
 	if (len <= SMALL_WRITE || (len <= HEAD_BYTES && is_event(b)))

@@ -102,30 +102,36 @@ static __noinline int answered(struct conn *c, struct sock *sk, struct write *w,
 
 	if (!cfg || !p)
 		return done();
-	if (w->first)
-		COUNT(p->exchanges);
-	if (!begin)
-		return done(); /* the request arrived before it could be seen */
+	if (!begin) { /* the request arrived before it could be seen */
+		if (w->first)
+			COUNT(p->untimed);
+		return done();
+	}
 	total = later_by(t, begin);
 	for (int i = 0; i < STAGE_ENGINE; i++) {
 		o.stages[i] = c->ttft.stages[i];
 		sum += o.stages[i];
 	}
 	if (w->start < begin || t < w->start || sum > total) {
+		if (w->first)
+			COUNT(p->untimed);
 		lost(LOST_IMPOSSIBLE_TIME);
 		return done();
 	}
-	if (w->first)
+	if (!w->content) {
 		hist_add(&p->first_write, total);
-	if (!w->content)
 		return done();
+	}
 	o.stages[STAGE_UNEXPLAINED] = c->ttft.unexplained;
 	o.stages[STAGE_ENGINE] = later_by(w->start, begin + sum);
 	o.stages[STAGE_SEND_QUEUE] = later_by(total, sum + o.stages[STAGE_ENGINE]);
 	o.pos = w->end + c->left_base;
-	hist_add(&p->ttft, total);
+	hist_add(w->first ? &p->ttft_at_once : &p->ttft_later, total);
 	for (int i = 0; i < STAGES; i++)
-		hist_add(&p->ttft_stages[i], o.stages[i]);
+		if (o.stages[i] >= HIST_RESOLUTION_NS && i != STAGE_ENGINE)
+			hist_add(&p->ttft_stages[i], o.stages[i]);
+	if (o.stages[STAGE_ENGINE] >= HIST_RESOLUTION_NS)
+		hist_count(&p->ttft_stages[STAGE_ENGINE], o.stages[STAGE_ENGINE]);
 	if (total > cfg->ttft_threshold || sampled(c, cfg))
 		return emit(c, sk, &o);
 	return done();
@@ -146,10 +152,11 @@ static __noinline int gap_ended(struct conn *c, struct sock *sk, struct write *w
 	o.stages[STAGE_ENGINE] = engine;
 	o.stages[STAGE_SEND_QUEUE] = gap - engine;
 	o.pos = w->end + c->left_base;
-	COUNT(p->writes);
 	hist_add(&p->gap, gap);
-	hist_add(&p->gap_engine, engine);
-	hist_add(&p->gap_send_queue, gap - engine);
+	if (engine >= HIST_RESOLUTION_NS)
+		hist_count(&p->gap_engine, engine);
+	if (gap - engine >= HIST_RESOLUTION_NS)
+		hist_add(&p->gap_send_queue, gap - engine);
 	if (gap > cfg->gap_threshold)
 		return emit(c, sk, &o);
 	return done();
@@ -188,6 +195,21 @@ static __always_inline void writes_left(struct conn *c, struct sock *sk, u32 snd
 		if (write_left(c, sk, &w, t))
 			return;
 	}
+}
+
+/* Writes may have left since the last hook, which none saw: set free by an
+ * acknowledgement while the hooks for that were not attached. The socket knows
+ * when its newest packet left. now is at the latest. */
+static __always_inline void left_unseen(struct conn *c, struct sock *sk, struct tcp_sock *tp, u64 now)
+{
+	u64 t = tp->tcp_wstamp_ns;
+
+	if (c->write_head == c->write_tail || before(tp->snd_nxt, c->writes[c->write_head & (WRITES - 1)].end))
+		return;
+	if (t > now || t < c->writes[c->write_head & (WRITES - 1)].start)
+		t = now;
+	step(c, t, STEP_LEFT, tp->snd_nxt + c->left_base, 0);
+	writes_left(c, sk, tp->snd_nxt, t);
 }
 
 /* Bytes up to position pos have been taken at c->read: by which thread, and who

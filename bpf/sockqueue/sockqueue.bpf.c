@@ -18,6 +18,7 @@ static __always_inline void bytes_arrived(struct conn *c, struct sock *sk, struc
 
 	if (c->flags & CONN_ACCEPT_PENDING && !sk->sk_socket)
 		c->unaccepted = t;
+	left_unseen(c, sk, tp, t);
 	if (pos != c->arrived_pos) {
 		if (c->read_pos == c->arrived_pos) {
 			c->first_arrived = t;
@@ -26,10 +27,6 @@ static __always_inline void bytes_arrived(struct conn *c, struct sock *sk, struc
 		c->last_arrived = t;
 		c->arrived_pos = pos;
 		step(c, t, STEP_ARRIVED, pos, 0);
-	}
-	if (c->write_head != c->write_tail) {
-		step(c, t, STEP_LEFT, tp->snd_nxt + c->left_base, 0);
-		writes_left(c, sk, tp->snd_nxt, t);
 	}
 	m = bpf_map_lookup_elem(&marks, &zero);
 	if (m) {
@@ -47,7 +44,6 @@ static __always_inline int on_arrived(struct sock *sk)
 
 	if (!c)
 		return 0;
-	t = bpf_ktime_get_ns();
 	if (c->role == ROLE_LISTENER) {
 		struct port *p = port_of(c->port);
 		u32 depth = sk->sk_ack_backlog;
@@ -62,6 +58,11 @@ static __always_inline int on_arrived(struct sock *sk)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
+	/* The packet's own time, less than a microsecond ago: reading the clock
+	 * again would take half of this program's time. */
+	t = tp->tcp_clock_cache;
+	if (t < c->established)
+		t = bpf_ktime_get_ns(); /* data with the SYN */
 	bytes_arrived(c, sk, tp, data_arrived(tp), t);
 	return 0;
 }
@@ -149,7 +150,7 @@ static __always_inline int on_send(struct sock *sk, const struct msghdr *msg)
 	struct config *cfg;
 	struct tcp_sock *tp;
 	u64 t, len = msg->msg_iter.count;
-	u8 class;
+	u8 class = CLASS_CONTENT;
 	u32 end;
 
 	if (!c || c->role != ROLE_CONN)
@@ -162,6 +163,7 @@ static __always_inline int on_send(struct sock *sk, const struct msghdr *msg)
 	if (end == c->send_end || !len)
 		return 0; /* the next turn of the same write */
 	t = bpf_ktime_get_ns();
+	left_unseen(c, sk, tp, t);
 	accept_seen(c, sk, t);
 	if (data_read(tp) != c->read_pos) {
 		request_read(c, data_read(tp), t);
@@ -172,12 +174,11 @@ static __always_inline int on_send(struct sock *sk, const struct msghdr *msg)
 	}
 	if (c->phase == PHASE_REQUEST)
 		c->looked = 0;
-	class = class_by_length(len, c->phase);
-	if ((cfg->flags & CONFIG_CONTENT) &&
-	    (len <= SMALL_WRITE || c->phase == PHASE_REQUEST || (!(c->flags & CONN_CONTENT) && c->looked < LOOKS))) {
-		c->looked++;
-		class = class_of(msg, len, c->phase);
-	}
+	if (!(cfg->flags & CONFIG_CONTENT))
+		class = class_by_length(len, c->phase);
+	else if (!(c->flags & CONN_OPAQUE) &&
+		 (len <= SMALL_WRITE || c->phase == PHASE_REQUEST || (!(c->flags & CONN_CONTENT) && c->looked < LOOKS)))
+		class = class_of(c, msg, len);
 	write_begins(c, tp, cfg, end, t, class);
 	return 0;
 }
@@ -201,8 +202,8 @@ static __always_inline int on_sent(struct sock *sk, int ret)
 	struct config *cfg;
 	struct tcp_sock *tp;
 	struct port *p;
+	u64 t, start;
 	u32 next;
-	u64 t;
 
 	if (!c || c->role != ROLE_CONN)
 		return 0;
@@ -210,11 +211,19 @@ static __always_inline int on_sent(struct sock *sk, int ret)
 	cfg = config();
 	if (!tp || !cfg)
 		return 0;
-	t = bpf_ktime_get_ns();
-	if (cfg->flags & CONFIG_SEND_START)
+	/* What was sent left when the socket last read the clock: since the write
+	 * began, unless nothing was sent. */
+	if (cfg->flags & CONFIG_SEND_START) {
+		t = tp->tcp_clock_cache;
+		start = c->writes[(c->write_tail - 1) & (WRITES - 1)].start;
+		if (t < start)
+			t = start;
 		write_cut(c, tp->write_seq, ret, t);
-	else if (ret > 0)
-		write_begins(c, tp, cfg, tp->write_seq, t, class_by_length(ret, c->phase));
+	} else {
+		t = bpf_ktime_get_ns();
+		if (ret > 0)
+			write_begins(c, tp, cfg, tp->write_seq, t, class_by_length(ret, c->phase));
+	}
 	next = tp->snd_nxt;
 	step(c, t, STEP_SENT, next + c->left_base, 0);
 	writes_left(c, sk, next, t);
