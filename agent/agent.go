@@ -56,6 +56,8 @@ type Options struct {
 	TraceAll bool
 	// Only forces the rung of a signal, by name.
 	Only map[string]string
+	// Objectives are what exchanges are held to.
+	Objectives bpf.Objectives
 	// OnTrace is called for each record of the traced tier, one at a time. It
 	// must not call the session.
 	OnTrace func(*attribution.Trace)

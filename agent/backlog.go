@@ -30,11 +30,12 @@ func (b *backlog) close() error {
 }
 
 func (s *Session) followBacklog() {
-	n, err := s.maps.Backlogged()
+	stirred, err := s.maps.Stirred()
 	if err != nil {
 		s.opts.Log.Warn("asking for backlogs", "error", err)
 		return
 	}
+	n := stirred.Backlogged
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	b := &s.backlog

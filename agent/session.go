@@ -96,6 +96,9 @@ func (s *Session) attach() error {
 		return fmt.Errorf("%w: %w", ErrNoSignal, err)
 	}
 	s.maps = maps
+	if err := maps.SetObjectives(s.opts.Objectives); err != nil {
+		return err
+	}
 	if err := maps.SetFlag(bpf.FlagContent, !s.opts.NoContent); err != nil {
 		return err
 	}

@@ -3,7 +3,9 @@
 package attribution
 
 import (
+	"iter"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -21,9 +23,12 @@ const (
 	Buckets = (histMaxShift-histMinShift)*histSub + 2
 )
 
-// Histogram is a distribution of durations. The zero value is empty and ready.
+// Histogram is a distribution of durations. The zero value is empty and ready. It
+// holds the buckets between its smallest and its largest sample alone, so an empty
+// one costs nothing. Copies share their buckets: add to one of them only.
 type Histogram struct {
-	Counts  [Buckets]uint64
+	first   int           // the bucket of counts[0]
+	counts  []uint64      // up to the last bucket in use
 	Total   uint64        // number of samples
 	SumTime time.Duration // exact, not estimated from the buckets
 	MaxTime time.Duration // 0 where the maximum is not known
@@ -59,20 +64,90 @@ func BucketBounds(i int) (low, high time.Duration) {
 
 // Add counts one sample.
 func (h *Histogram) Add(d time.Duration) {
-	h.Counts[Bucket(d)]++
-	h.Total++
+	h.AddBucket(Bucket(d), 1)
 	h.SumTime += d
 	h.MaxTime = max(h.MaxTime, d)
 }
 
+// AddBucket counts n samples of bucket i; SumTime and MaxTime are the caller's.
+func (h *Histogram) AddBucket(i int, n uint64) {
+	if n == 0 {
+		return
+	}
+	h.cover(i, i)
+	h.counts[i-h.first] += n
+	h.Total += n
+}
+
+// cover makes room for the buckets from low to high.
+func (h *Histogram) cover(low, high int) {
+	if len(h.counts) == 0 {
+		h.first = low
+	}
+	if low < h.first {
+		h.counts = slices.Insert(h.counts, 0, make([]uint64, h.first-low)...)
+		h.first = low
+	}
+	if n := high + 1 - h.first; n > len(h.counts) {
+		h.counts = append(h.counts, make([]uint64, n-len(h.counts))...)
+	}
+}
+
+// Used yields the buckets that hold samples, in order, and how many.
+func (h *Histogram) Used() iter.Seq2[int, uint64] {
+	return func(yield func(int, uint64) bool) {
+		for i, n := range h.counts {
+			if n > 0 && !yield(h.first+i, n) {
+				return
+			}
+		}
+	}
+}
+
 // Merge adds the samples of other.
 func (h *Histogram) Merge(other *Histogram) {
-	for i, n := range other.Counts {
-		h.Counts[i] += n
+	if len(other.counts) > 0 {
+		h.cover(other.first, other.first+len(other.counts)-1)
+	}
+	for i, n := range other.Used() {
+		h.counts[i-h.first] += n
 	}
 	h.Total += other.Total
 	h.SumTime += other.SumTime
 	h.MaxTime = max(h.MaxTime, other.MaxTime)
+}
+
+// Since returns what came to h after it was as earlier. The maximum is known where
+// it was passed. Where h holds less than earlier, it began anew and is all new.
+func (h *Histogram) Since(earlier *Histogram) *Histogram {
+	d := &Histogram{SumTime: h.SumTime - earlier.SumTime}
+	if h.MaxTime > earlier.MaxTime {
+		d.MaxTime = h.MaxTime
+	}
+	if h.Total < earlier.Total || d.SumTime < 0 {
+		return h.clone()
+	}
+	for i, n := range h.Used() {
+		was := earlier.in(i)
+		if n < was {
+			return h.clone()
+		}
+		d.AddBucket(i, n-was)
+	}
+	return d
+}
+
+func (h *Histogram) clone() *Histogram {
+	c := *h
+	c.counts = slices.Clone(h.counts)
+	return &c
+}
+
+func (h *Histogram) in(bucket int) uint64 {
+	if i := bucket - h.first; i >= 0 && i < len(h.counts) {
+		return h.counts[i]
+	}
+	return 0
 }
 
 // Count returns the number of samples.
@@ -87,13 +162,11 @@ func (h *Histogram) Max() time.Duration {
 	if h.MaxTime > 0 {
 		return h.MaxTime
 	}
-	for i := Buckets - 1; i >= 0; i-- {
-		if h.Counts[i] > 0 {
-			_, high := BucketBounds(i)
-			return high
-		}
+	if len(h.counts) == 0 {
+		return 0
 	}
-	return 0
+	_, high := BucketBounds(h.first + len(h.counts) - 1)
+	return high
 }
 
 // Quantile returns the value below which the share q (0 to 1) of the samples
@@ -108,9 +181,9 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 		rank = h.Total - 1
 	}
 	var seen uint64
-	for i, n := range h.Counts {
+	for i, n := range h.Used() {
 		seen += n
-		if n > 0 && seen > rank {
+		if seen > rank {
 			low, high := BucketBounds(i)
 			mid := low + (high-low)/2
 			if h.MaxTime > 0 {

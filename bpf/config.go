@@ -89,13 +89,37 @@ func (m *Maps) SetFlag(f Flag, on bool) error {
 	})
 }
 
-// Backlogged returns how many sends have returned with data that had not left.
-func (m *Maps) Backlogged() (uint64, error) {
-	var c mapsConfig
-	if err := m.collection.Maps["config_map"].Lookup(uint32(0), &c); err != nil {
-		return 0, fmt.Errorf("reading the programs' configuration: %w", err)
+// Objectives are what exchanges are held to; 0: to nothing.
+type Objectives struct{ TTFT, Gap time.Duration }
+
+// SetObjectives sets what the programs hold exchanges to.
+func (m *Maps) SetObjectives(o Objectives) error {
+	return m.changeConfig(func(c *mapsConfig) {
+		c.TtftObjective, c.GapObjective = math.MaxUint64, math.MaxUint64
+		if o.TTFT > 0 {
+			c.TtftObjective = uint64(o.TTFT)
+		}
+		if o.Gap > 0 {
+			c.GapObjective = uint64(o.Gap)
+		}
+	})
+}
+
+// Stirred is what happened since the maps were made that user space may have to
+// answer.
+type Stirred struct {
+	Backlogged uint64 // sends that returned with data that had not left
+	Listens    uint64 // sockets, of any process, that began or ended to listen
+	Forks      uint64 // threads and processes that watched ones began
+}
+
+// Stirred reads the counters.
+func (m *Maps) Stirred() (Stirred, error) {
+	var s mapsStirred
+	if err := m.collection.Maps["stirred_map"].Lookup(uint32(0), &s); err != nil {
+		return Stirred{}, fmt.Errorf("reading what stirred: %w", err)
 	}
-	return c.Backlogged, nil
+	return Stirred{Backlogged: s.Backlogged, Listens: s.Listens, Forks: s.Forks}, nil
 }
 
 // Flagged sets f while the rung is in use.

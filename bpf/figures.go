@@ -136,12 +136,10 @@ func giveRest(stages *[attribution.NumStages]attribution.Histogram, total time.D
 func (h *mapsHist) histogram(expected uint64) attribution.Histogram {
 	out := attribution.Histogram{SumTime: time.Duration(h.Sum), MaxTime: time.Duration(h.Max)}
 	for i, n := range h.Counts {
-		out.Counts[i] = uint64(n)
-		out.Total += uint64(n)
+		out.AddBucket(i, uint64(n))
 	}
 	if expected > out.Total {
-		out.Counts[0] += expected - out.Total
-		out.Total = expected
+		out.AddBucket(0, expected-out.Total)
 	}
 	return out
 }

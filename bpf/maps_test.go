@@ -5,6 +5,7 @@ package bpf
 import (
 	"errors"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -124,8 +125,8 @@ func TestFigures(t *testing.T) {
 	if f.Exchanges != 12 || f.FirstWrite.Count() != 2 || f.FirstWrite.Sum() != 2*time.Millisecond {
 		t.Errorf("%d exchanges, first writes %d %v; want 12, 2 and 2ms", f.Exchanges, f.FirstWrite.Count(), f.FirstWrite.Sum())
 	}
-	if r := f.TTFTStages[attribution.Reader]; r.Counts[0] != 1 || r.Counts[5] != 1 {
-		t.Errorf("of two readers' times %d were too short; want 1", r.Counts[0])
+	if r := maps.Collect(f.TTFTStages[attribution.Reader].Used()); r[0] != 1 || r[5] != 1 {
+		t.Errorf("of two readers' times %d were too short; want 1", r[0])
 	}
 	if e := f.TTFTStages[attribution.Engine].Sum(); e != 2500*time.Microsecond {
 		t.Errorf("the engine had %v; what the others leave of 3ms is 2.5ms", e)

@@ -19,8 +19,8 @@ type mapsConfig struct {
 	GapThreshold  uint64
 	SampleMask    uint64
 	Flags         uint64
-	Backlogged    uint64
-	Reserved      uint64
+	TtftObjective uint64
+	GapObjective  uint64
 }
 
 type mapsConn struct {
@@ -106,6 +106,8 @@ type mapsPort struct {
 	EarlyAnswers    uint64
 	RwndJiffies     uint64
 	SndbufJiffies   uint64
+	TtftMissed      [7]uint64
+	GapMissed       [7]uint64
 	TtftAtOnce      mapsHist
 	FirstWrite      mapsHist
 	TtftLater       mapsHist
@@ -153,6 +155,13 @@ type mapsStep struct {
 	Class uint16
 }
 
+type mapsStirred struct {
+	_          structs.HostLayout
+	Backlogged uint64
+	Listens    uint64
+	Forks      uint64
+}
+
 type mapsThread struct {
 	_            structs.HostLayout
 	Waking       uint64
@@ -198,6 +207,7 @@ const (
 	mapsMapPorts        = "ports"
 	mapsMapRecords      = "records"
 	mapsMapRoles        = "roles"
+	mapsMapStirredMap   = "stirred_map"
 	mapsMapThreadMarks  = "thread_marks"
 	mapsMapThreads      = "threads"
 	mapsMapWakes        = "wakes"
@@ -261,6 +271,7 @@ type mapsMapSpecs struct {
 	Ports       *ebpf.MapSpec `ebpf:"ports"`
 	Records     *ebpf.MapSpec `ebpf:"records"`
 	Roles       *ebpf.MapSpec `ebpf:"roles"`
+	StirredMap  *ebpf.MapSpec `ebpf:"stirred_map"`
 	ThreadMarks *ebpf.MapSpec `ebpf:"thread_marks"`
 	Threads     *ebpf.MapSpec `ebpf:"threads"`
 	Wakes       *ebpf.MapSpec `ebpf:"wakes"`
@@ -302,6 +313,7 @@ type mapsMaps struct {
 	Ports       *ebpf.Map `ebpf:"ports"`
 	Records     *ebpf.Map `ebpf:"records"`
 	Roles       *ebpf.Map `ebpf:"roles"`
+	StirredMap  *ebpf.Map `ebpf:"stirred_map"`
 	ThreadMarks *ebpf.Map `ebpf:"thread_marks"`
 	Threads     *ebpf.Map `ebpf:"threads"`
 	Wakes       *ebpf.Map `ebpf:"wakes"`
@@ -318,6 +330,7 @@ func (m *mapsMaps) Close() error {
 		m.Ports,
 		m.Records,
 		m.Roles,
+		m.StirredMap,
 		m.ThreadMarks,
 		m.Threads,
 		m.Wakes,

@@ -127,7 +127,7 @@ func apportion(parts []time.Duration, units int) []int {
 // countFrom returns how many samples lie in buckets that begin at d or above it.
 func countFrom(h *attribution.Histogram, d time.Duration) uint64 {
 	var n uint64
-	for i, c := range h.Counts {
+	for i, c := range h.Used() {
 		if low, _ := attribution.BucketBounds(i); low >= d {
 			n += c
 		}

@@ -56,6 +56,13 @@ int BPF_PROG(state_changed, struct sock *sk, int old_state, int new_state)
 {
 	struct conn *c;
 
+	if (new_state == TCP_LISTEN || old_state == TCP_LISTEN) {
+		struct stirred *s = stirred();
+
+		/* A child leaves LISTEN too, towards SYN_RECV. */
+		if (s && new_state != TCP_SYN_RECV)
+			COUNT(s->listens);
+	}
 	if (new_state != TCP_ESTABLISHED && new_state != TCP_CLOSE)
 		return 0;
 	c = conn_of(sk);

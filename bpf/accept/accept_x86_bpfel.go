@@ -23,6 +23,7 @@ const (
 	acceptMapMarks              = "marks"
 	acceptMapPorts              = "ports"
 	acceptMapRoles              = "roles"
+	acceptMapStirredMap         = "stirred_map"
 	acceptMapThreadMarks        = "thread_marks"
 	acceptMapThreads            = "threads"
 	acceptMapWakes              = "wakes"
@@ -94,6 +95,7 @@ type acceptMapSpecs struct {
 	Marks       *ebpf.MapSpec `ebpf:"marks"`
 	Ports       *ebpf.MapSpec `ebpf:"ports"`
 	Roles       *ebpf.MapSpec `ebpf:"roles"`
+	StirredMap  *ebpf.MapSpec `ebpf:"stirred_map"`
 	ThreadMarks *ebpf.MapSpec `ebpf:"thread_marks"`
 	Threads     *ebpf.MapSpec `ebpf:"threads"`
 	Wakes       *ebpf.MapSpec `ebpf:"wakes"`
@@ -133,6 +135,7 @@ type acceptMaps struct {
 	Marks       *ebpf.Map `ebpf:"marks"`
 	Ports       *ebpf.Map `ebpf:"ports"`
 	Roles       *ebpf.Map `ebpf:"roles"`
+	StirredMap  *ebpf.Map `ebpf:"stirred_map"`
 	ThreadMarks *ebpf.Map `ebpf:"thread_marks"`
 	Threads     *ebpf.Map `ebpf:"threads"`
 	Wakes       *ebpf.Map `ebpf:"wakes"`
@@ -148,6 +151,7 @@ func (m *acceptMaps) Close() error {
 		m.Marks,
 		m.Ports,
 		m.Roles,
+		m.StirredMap,
 		m.ThreadMarks,
 		m.Threads,
 		m.Wakes,

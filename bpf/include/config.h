@@ -17,8 +17,8 @@ struct config {
 	u64 gap_threshold;  /* ns; a longer gap leaves as a record */
 	u64 sample_mask;    /* an exchange whose hash & mask is 0 leaves as a record */
 	u64 flags;	    /* enum config_flag */
-	u64 backlogged;	    /* sends that returned before all had left */
-	u64 reserved;
+	u64 ttft_objective; /* ns; an exchange with a longer TTFT missed it */
+	u64 gap_objective;  /* ns; an exchange with a longer gap missed it */
 };
 
 struct {
@@ -27,6 +27,30 @@ struct {
 	__type(key, u32);
 	__type(value, struct config);
 } config_map SEC(".maps");
+
+/* What tells user space to look again. Of its own, since user space writes the
+ * configuration whole. */
+struct stirred {
+	u64 backlogged; /* sends that returned before all had left */
+	u64 listens;	/* sockets of the node that began or ended to listen */
+	u64 forks;	/* threads and processes that watched ones began */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct stirred);
+} stirred_map SEC(".maps");
+
+static __always_inline struct stirred *stirred(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&stirred_map, &zero);
+}
+
+#define COUNT(field) __sync_fetch_and_add(&(field), 1)
 
 static __always_inline struct config *config(void)
 {

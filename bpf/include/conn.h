@@ -63,6 +63,7 @@ enum conn_flag {
 	CONN_UNREAD_SPLIT = 16,	  /* no read was seen for bytes that were taken */
 	CONN_HTTP = 32,		  /* an HTTP/1 header was seen */
 	CONN_OPAQUE = 64,	  /* no HTTP/1: its writes cannot be told apart */
+	CONN_GAP_MISSED = 128,	  /* a gap of this exchange missed the objective */
 };
 
 /* The stages of TTFT up to the first response write, fixed when it is handed in. */

@@ -2,6 +2,7 @@
 /* What is watched, and the figures of each watched port. */
 #pragma once
 
+#include "config.h"
 #include "histogram.h"
 #include "lost.h"
 #include "stage.h"
@@ -33,14 +34,16 @@ struct port {
 	u64 retransmits;
 	u64 resets_sent;
 	u64 resets_received;
-	u64 zero_windows;   /* sends that returned with the peer's window closed */
-	u64 blocked_writes; /* sends that returned with data that had not left */
-	u64 nagle_writes;   /* of those: held by Nagle until an acknowledgement comes */
-	u64 early_answers;  /* written before the request had been read */
-	u64 rwnd_jiffies;   /* closed connections: time limited by the peer's window */
-	u64 sndbuf_jiffies; /* closed connections: time limited by the send buffer */
-	/* An exchange is in one of these by its first write (so each costs one
-	 * histogram, not two): content in it, or not. */
+	u64 zero_windows;	 /* sends that returned with the peer's window closed */
+	u64 blocked_writes;	 /* sends that returned with data that had not left */
+	u64 nagle_writes;	 /* of those: held by Nagle until an acknowledgement comes */
+	u64 early_answers;	 /* written before the request had been read */
+	u64 rwnd_jiffies;	 /* closed connections: time limited by the peer's window */
+	u64 sndbuf_jiffies;	 /* closed connections: time limited by the send buffer */
+	u64 ttft_missed[STAGES]; /* exchanges beyond the objective, by the stage that took most */
+	u64 gap_missed[STAGES];
+	/* An exchange is in one of these two by its first write: content in it, or
+	 * not. So each costs one histogram. */
 	struct hist ttft_at_once;
 	struct hist first_write;
 	struct hist ttft_later; /* content after the first write */
@@ -68,5 +71,3 @@ static __always_inline struct port *port_of(u32 index)
 		lost(LOST_PORT_INDEX);
 	return p;
 }
-
-#define COUNT(field) __sync_fetch_and_add(&(field), 1)

@@ -16,9 +16,11 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	netlossMapConfigMap      = "config_map"
 	netlossMapConns          = "conns"
 	netlossMapLostMap        = "lost_map"
 	netlossMapPorts          = "ports"
+	netlossMapStirredMap     = "stirred_map"
 	netlossMapWatchMap       = "watch_map"
 	netlossProgResetReceived = "reset_received"
 	netlossProgResetSent     = "reset_sent"
@@ -76,10 +78,12 @@ type netlossProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type netlossMapSpecs struct {
-	Conns    *ebpf.MapSpec `ebpf:"conns"`
-	LostMap  *ebpf.MapSpec `ebpf:"lost_map"`
-	Ports    *ebpf.MapSpec `ebpf:"ports"`
-	WatchMap *ebpf.MapSpec `ebpf:"watch_map"`
+	ConfigMap  *ebpf.MapSpec `ebpf:"config_map"`
+	Conns      *ebpf.MapSpec `ebpf:"conns"`
+	LostMap    *ebpf.MapSpec `ebpf:"lost_map"`
+	Ports      *ebpf.MapSpec `ebpf:"ports"`
+	StirredMap *ebpf.MapSpec `ebpf:"stirred_map"`
+	WatchMap   *ebpf.MapSpec `ebpf:"watch_map"`
 }
 
 // netlossVariableSpecs contains global variables before they are loaded into the kernel.
@@ -108,17 +112,21 @@ func (o *netlossObjects) Close() error {
 //
 // It can be passed to loadNetlossObjects or ebpf.CollectionSpec.LoadAndAssign.
 type netlossMaps struct {
-	Conns    *ebpf.Map `ebpf:"conns"`
-	LostMap  *ebpf.Map `ebpf:"lost_map"`
-	Ports    *ebpf.Map `ebpf:"ports"`
-	WatchMap *ebpf.Map `ebpf:"watch_map"`
+	ConfigMap  *ebpf.Map `ebpf:"config_map"`
+	Conns      *ebpf.Map `ebpf:"conns"`
+	LostMap    *ebpf.Map `ebpf:"lost_map"`
+	Ports      *ebpf.Map `ebpf:"ports"`
+	StirredMap *ebpf.Map `ebpf:"stirred_map"`
+	WatchMap   *ebpf.Map `ebpf:"watch_map"`
 }
 
 func (m *netlossMaps) Close() error {
 	return _NetlossClose(
+		m.ConfigMap,
 		m.Conns,
 		m.LostMap,
 		m.Ports,
+		m.StirredMap,
 		m.WatchMap,
 	)
 }

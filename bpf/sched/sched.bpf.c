@@ -3,6 +3,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* When the threads of watched processes are woken and when they run. A thread is
  * watched if it has our storage: for the others this is one pointer test. */
+#include "../include/config.h"
 #include "../include/lost.h"
 #include "../include/wake.h"
 
@@ -110,9 +111,13 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 {
 	struct thread *from = thread_of(parent), *to;
+	struct stirred *s;
 
 	if (!from)
 		return 0;
+	s = stirred();
+	if (s)
+		COUNT(s->forks);
 	to = bpf_task_storage_get(&threads, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!to) {
 		lost(LOST_THREAD_STORAGE);

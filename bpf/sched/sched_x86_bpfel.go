@@ -16,9 +16,11 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	schedMapConfigMap    = "config_map"
 	schedMapLostMap      = "lost_map"
 	schedMapMarks        = "marks"
 	schedMapRoles        = "roles"
+	schedMapStirredMap   = "stirred_map"
 	schedMapThreadMarks  = "thread_marks"
 	schedMapThreads      = "threads"
 	schedMapWakes        = "wakes"
@@ -80,9 +82,11 @@ type schedProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type schedMapSpecs struct {
+	ConfigMap   *ebpf.MapSpec `ebpf:"config_map"`
 	LostMap     *ebpf.MapSpec `ebpf:"lost_map"`
 	Marks       *ebpf.MapSpec `ebpf:"marks"`
 	Roles       *ebpf.MapSpec `ebpf:"roles"`
+	StirredMap  *ebpf.MapSpec `ebpf:"stirred_map"`
 	ThreadMarks *ebpf.MapSpec `ebpf:"thread_marks"`
 	Threads     *ebpf.MapSpec `ebpf:"threads"`
 	Wakes       *ebpf.MapSpec `ebpf:"wakes"`
@@ -114,9 +118,11 @@ func (o *schedObjects) Close() error {
 //
 // It can be passed to loadSchedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type schedMaps struct {
+	ConfigMap   *ebpf.Map `ebpf:"config_map"`
 	LostMap     *ebpf.Map `ebpf:"lost_map"`
 	Marks       *ebpf.Map `ebpf:"marks"`
 	Roles       *ebpf.Map `ebpf:"roles"`
+	StirredMap  *ebpf.Map `ebpf:"stirred_map"`
 	ThreadMarks *ebpf.Map `ebpf:"thread_marks"`
 	Threads     *ebpf.Map `ebpf:"threads"`
 	Wakes       *ebpf.Map `ebpf:"wakes"`
@@ -124,9 +130,11 @@ type schedMaps struct {
 
 func (m *schedMaps) Close() error {
 	return _SchedClose(
+		m.ConfigMap,
 		m.LostMap,
 		m.Marks,
 		m.Roles,
+		m.StirredMap,
 		m.ThreadMarks,
 		m.Threads,
 		m.Wakes,

@@ -156,21 +156,28 @@ static __always_inline int is_event(const char *b)
 	return 0;
 }
 
-static __noinline int class_of_event(struct ends *e, u64 len, u8 phase)
+static __noinline int class_of_event(const struct msghdr *msg, u64 len, u8 phase)
 {
 	struct head h = {};
-	u64 n = e->head_len < HEAD_BYTES ? e->head_len : HEAD_BYTES;
+	struct ends e;
+	u64 n;
 
-	if (n > HEAD_BYTES || bpf_probe_read_user(h.b, n, e->head))
+	if (user_ends(msg, len, &e))
+		return class_by_length(len, phase);
+	n = e.head_len < HEAD_BYTES ? e.head_len : HEAD_BYTES;
+	if (n > HEAD_BYTES || bpf_probe_read_user(h.b, n, e.head))
 		return class_by_length(len, phase);
 	if (len <= SMALL_WRITE)
 		return is_end(&h) ? CLASS_END : CLASS_CONTENT;
 	return is_role_only(&h) ? CLASS_ROLE : CLASS_CONTENT;
 }
 
+#define LOOK_FURTHER -1
+
 /* The first few bytes tell whether it is worth looking at more: clearing and
- * scanning HEAD_BYTES takes most of a microsecond. */
-static __noinline int class_of(struct conn *c, const struct msghdr *msg, u64 len)
+ * scanning HEAD_BYTES takes most of a microsecond. Not in one call with that: both
+ * together would not fit the stack. */
+static __noinline int class_of_prefix(struct conn *c, const struct msghdr *msg, u64 len)
 {
 	char b[PREFIX_BYTES] = {};
 	u8 phase = c->phase;
@@ -197,6 +204,13 @@ static __noinline int class_of(struct conn *c, const struct msghdr *msg, u64 len
 	}
 	/* What goes on beyond the bytes looked at, may well hold text. */
 	if (len <= SMALL_WRITE || (len <= HEAD_BYTES && is_event(b)))
-		return class_of_event(&e, len, phase);
+		return LOOK_FURTHER;
 	return CLASS_CONTENT;
+}
+
+static __always_inline u8 class_of(struct conn *c, const struct msghdr *msg, u64 len)
+{
+	int class = class_of_prefix(c, msg, len);
+
+	return class == LOOK_FURTHER ? class_of_event(msg, len, c->phase) : class;
 }

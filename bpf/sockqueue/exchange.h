@@ -92,6 +92,17 @@ static __noinline int emit(struct conn *c, struct sock *sk, struct outcome *o)
 	return done();
 }
 
+/* The stage that took most. */
+static __always_inline u32 guilty(const u64 *stages)
+{
+	u32 most = 0;
+
+	for (u32 i = 1; i < STAGES; i++)
+		if (stages[i] > stages[most & 7])
+			most = i;
+	return most < STAGES ? most : 0;
+}
+
 /* The first response write, or the first with content, has left at t. */
 static __noinline int answered(struct conn *c, struct sock *sk, struct write *w, u64 t)
 {
@@ -132,6 +143,8 @@ static __noinline int answered(struct conn *c, struct sock *sk, struct write *w,
 			hist_add(&p->ttft_stages[i], o.stages[i]);
 	if (o.stages[STAGE_ENGINE] >= HIST_RESOLUTION_NS)
 		hist_count(&p->ttft_stages[STAGE_ENGINE], o.stages[STAGE_ENGINE]);
+	if (total > cfg->ttft_objective)
+		COUNT(p->ttft_missed[guilty(o.stages)]);
 	if (total > cfg->ttft_threshold || sampled(c, cfg))
 		return emit(c, sk, &o);
 	return done();
@@ -157,6 +170,10 @@ static __noinline int gap_ended(struct conn *c, struct sock *sk, struct write *w
 		hist_count(&p->gap_engine, engine);
 	if (gap - engine >= HIST_RESOLUTION_NS)
 		hist_add(&p->gap_send_queue, gap - engine);
+	if (gap > cfg->gap_objective && !(c->flags & CONN_GAP_MISSED)) {
+		c->flags |= CONN_GAP_MISSED;
+		COUNT(p->gap_missed[guilty(o.stages)]);
+	}
 	if (gap > cfg->gap_threshold)
 		return emit(c, sk, &o);
 	return done();
@@ -271,7 +288,7 @@ static __always_inline void write_begins(struct conn *c, struct tcp_sock *tp, st
 			COUNT(p->early_answers);
 		c->phase = PHASE_RESPONSE;
 		c->request_end = c->arrived_pos;
-		c->flags &= ~(CONN_CONTENT | CONN_GAPS);
+		c->flags &= ~(CONN_CONTENT | CONN_GAPS | CONN_GAP_MISSED);
 		fix_ttft(c, cfg);
 		w.first = 1;
 	}

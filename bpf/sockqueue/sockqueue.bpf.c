@@ -201,6 +201,7 @@ static __always_inline int on_sent(struct sock *sk, int ret)
 	struct conn *c = conn_of(sk);
 	struct config *cfg;
 	struct tcp_sock *tp;
+	struct stirred *s;
 	struct port *p;
 	u64 t, start;
 	u32 next;
@@ -229,7 +230,9 @@ static __always_inline int on_sent(struct sock *sk, int ret)
 	writes_left(c, sk, next, t);
 	if (c->write_head == c->write_tail)
 		return 0;
-	__sync_fetch_and_add(&cfg->backlogged, 1);
+	s = stirred();
+	if (s)
+		COUNT(s->backlogged);
 	p = port_of(c->port);
 	if (p) {
 		COUNT(p->blocked_writes);

@@ -49,6 +49,7 @@ const (
 	sockqueueMapPorts             = "ports"
 	sockqueueMapRecords           = "records"
 	sockqueueMapRoles             = "roles"
+	sockqueueMapStirredMap        = "stirred_map"
 	sockqueueMapThreadMarks       = "thread_marks"
 	sockqueueMapThreads           = "threads"
 	sockqueueMapWakes             = "wakes"
@@ -136,6 +137,7 @@ type sockqueueMapSpecs struct {
 	Ports       *ebpf.MapSpec `ebpf:"ports"`
 	Records     *ebpf.MapSpec `ebpf:"records"`
 	Roles       *ebpf.MapSpec `ebpf:"roles"`
+	StirredMap  *ebpf.MapSpec `ebpf:"stirred_map"`
 	ThreadMarks *ebpf.MapSpec `ebpf:"thread_marks"`
 	Threads     *ebpf.MapSpec `ebpf:"threads"`
 	Wakes       *ebpf.MapSpec `ebpf:"wakes"`
@@ -177,6 +179,7 @@ type sockqueueMaps struct {
 	Ports       *ebpf.Map `ebpf:"ports"`
 	Records     *ebpf.Map `ebpf:"records"`
 	Roles       *ebpf.Map `ebpf:"roles"`
+	StirredMap  *ebpf.Map `ebpf:"stirred_map"`
 	ThreadMarks *ebpf.Map `ebpf:"thread_marks"`
 	Threads     *ebpf.Map `ebpf:"threads"`
 	Wakes       *ebpf.Map `ebpf:"wakes"`
@@ -193,6 +196,7 @@ func (m *sockqueueMaps) Close() error {
 		m.Ports,
 		m.Records,
 		m.Roles,
+		m.StirredMap,
 		m.ThreadMarks,
 		m.Threads,
 		m.Wakes,
