@@ -24,12 +24,16 @@ var (
 	ErrNoSignal = errors.New("a signal that is needed could not be had")
 )
 
-// Watch says which listening ports are watched. Several fields add up; the zero
-// value means the ports of the serving engines that are found.
+// Watch says which listening ports are watched. Several fields add up; where
+// none names anything, the ports of the serving engines that are found.
 type Watch struct {
 	Ports   []uint16 // in every network namespace
 	PIDs    []int    // the ports that these processes hold
 	Cgroups []string // the ports that the processes of these cgroups hold
+	// Engines adds the ports of the serving engines that are found.
+	Engines bool
+	// AllowNone: it is no error that none of this is there yet.
+	AllowNone bool
 	// BothEnds watches the clients' ends of the connections on this node too.
 	BothEnds bool
 }
@@ -58,6 +62,8 @@ type Options struct {
 	Only map[string]string
 	// Objectives are what exchanges are held to.
 	Objectives bpf.Objectives
+	// SampleCosts switches the kernel's run statistics on for a second in sixty.
+	SampleCosts bool
 	// OnTrace is called for each record of the traced tier, one at a time. It
 	// must not call the session.
 	OnTrace func(*attribution.Trace)

@@ -29,13 +29,9 @@ func (b *backlog) close() error {
 	return err
 }
 
-func (s *Session) followBacklog() {
-	stirred, err := s.maps.Stirred()
-	if err != nil {
-		s.opts.Log.Warn("asking for backlogs", "error", err)
-		return
-	}
-	n := stirred.Backlogged
+// followBacklog reports whether data was left behind since it was last asked.
+func (s *Session) followBacklog() bool {
+	n := s.stirred().Backlogged
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	b := &s.backlog
@@ -54,4 +50,5 @@ func (s *Session) followBacklog() {
 			s.opts.Log.Warn("detaching left_later", "error", err)
 		}
 	}
+	return time.Since(b.last) < time.Second
 }

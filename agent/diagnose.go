@@ -64,6 +64,30 @@ func (s *Session) watch(ctx context.Context, window time.Duration, tell Progress
 	}
 }
 
+// sampleCosts lets the kernel count the programs' runs now and then, until ctx ends.
+func (s *Session) sampleCosts(ctx context.Context) {
+	for {
+		off := s.sampleStats()
+		ended := wait(ctx, statsFor)
+		off()
+		if ended || wait(ctx, costsEvery-statsFor) {
+			return
+		}
+	}
+}
+
+// wait reports whether ctx ended before d was over.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
 // sampleStats switches the kernel's run statistics on and returns how to switch
 // them off, which may be called twice.
 func (s *Session) sampleStats() func() {
@@ -71,6 +95,8 @@ func (s *Session) sampleStats() func() {
 		return func() {}
 	}
 	c, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
 	if err != nil {
 		s.opts.Log.Info("no run statistics of the programs", "error", err)
 		s.noStats = err

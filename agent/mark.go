@@ -28,13 +28,20 @@ type marks struct {
 
 // mark looks for listeners and threads that are new and marks them.
 func (s *Session) mark() error {
-	found, err := resolve(s.opts.Host, s.opts.Watch)
+	s.marking.Lock() // one look at a time
+	defer s.marking.Unlock()
+	s.seen.mu.Lock()
+	watch := s.opts.Watch
+	s.seen.mu.Unlock()
+	found, err := resolve(s.opts.Host, watch)
 	if err != nil {
 		return err
 	}
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
-	s.targets.merge(found)
+	for _, t := range s.targets.merge(found) {
+		s.base.read(s, t)
+	}
 	return s.markFound()
 }
 
@@ -54,22 +61,36 @@ func (s *Session) markFound() error {
 
 func (s *Session) markSockets() error {
 	fresh := map[uint64]int{} // namespaces with a new listener, and how to enter them
-	for i, t := range s.targets.list {
+	for _, k := range s.targets.gone {
+		if err := s.maps.Unwatch(k); err != nil {
+			return err
+		}
+	}
+	s.targets.gone = nil
+	for _, t := range s.targets.list {
 		if t.marked || t.gone {
 			continue
 		}
-		key := bpf.WatchKey{NetNS: uint32(t.NetNS), Port: t.Port}
-		if err := s.maps.Watch(key, i); err != nil {
+		key := t.key()
+		if err := s.maps.Watch(key, t.index); err != nil {
 			return err
 		}
 		if s.opts.Watch.BothEnds {
 			key.Remote = true
-			if err := s.maps.Watch(key, i); err != nil {
+			if err := s.maps.Watch(key, t.index); err != nil {
 				return err
 			}
 		}
 		t.marked = true
 		fresh[t.NetNS] = t.inside
+	}
+	for key, pid := range s.targets.fold {
+		delete(s.targets.fold, key)
+		if err := s.maps.Watch(key, otherIndex); err != nil {
+			s.seen.lost["ports/map_full"]++
+			continue
+		}
+		fresh[uint64(key.NetNS)] = pid
 	}
 	for ns, pid := range fresh {
 		err := s.inNetNS(pid, func() error { return s.sockets.Mark(s.seen.socket) })
@@ -102,7 +123,7 @@ func (s *Session) markThreads() error {
 	m := &s.seen.marks
 	fresh := map[int]bpf.ThreadName{}
 	alive := map[int]bool{}
-	for i, t := range s.targets.list {
+	for _, t := range s.targets.list {
 		for _, pid := range t.pids {
 			threads, err := s.opts.Host.Threads(pid)
 			if !incomplete(err) {
@@ -116,7 +137,7 @@ func (s *Session) markThreads() error {
 				if m.tids[th.TID] {
 					continue
 				}
-				fresh[th.TID] = bpf.ThreadName{Role: m.role(i, m.names.Of(th.Comm)), Port: i}
+				fresh[th.TID] = bpf.ThreadName{Role: m.role(t.index, m.names.Of(th.Comm)), Port: t.index}
 			}
 		}
 	}
@@ -140,14 +161,38 @@ func (m *marks) role(port int, name string) int {
 	if i, ok := m.roles[key]; ok {
 		return i
 	}
-	if len(m.roles) >= bpf.MaxRoles-1 {
-		key = roleKey{-1, preflight.RoleOther}
-		m.roles[key] = bpf.MaxRoles - 1
-		return bpf.MaxRoles - 1
+	used := map[int]bool{}
+	for _, i := range m.roles {
+		used[i] = true
 	}
-	i := len(m.roles)
-	m.roles[key] = i
-	return i
+	for i := range bpf.MaxRoles - 1 {
+		if !used[i] {
+			m.roles[key] = i
+			return i
+		}
+	}
+	m.roles[roleKey{-1, preflight.RoleOther}] = bpf.MaxRoles - 1
+	return bpf.MaxRoles - 1
+}
+
+// retire gives up the targets that are gone for good, with their places in the
+// kernel's maps. The lock is held.
+func (s *Session) retire(connections func(index int) int) error {
+	for _, t := range s.targets.retire(connections) {
+		if err := s.maps.ForgetPort(t.index); err != nil {
+			return err
+		}
+		for key, role := range s.seen.marks.roles {
+			if key.port == t.index {
+				if err := s.maps.ForgetRole(role); err != nil {
+					return err
+				}
+				delete(s.seen.marks.roles, key)
+			}
+		}
+		s.base.forget(t, s.targets)
+	}
+	return nil
 }
 
 // readSockets walks the sockets of every watched namespace once more.
@@ -155,7 +200,7 @@ func (s *Session) readSockets(f func(sockqueue.Socket)) error {
 	done := map[uint64]bool{}
 	var errs []error
 	for _, t := range s.targets.list {
-		if t.gone || t.blind != nil || done[t.NetNS] {
+		if t.blind != nil || t.other() || done[t.NetNS] {
 			continue
 		}
 		done[t.NetNS] = true

@@ -35,26 +35,44 @@ func (s *Session) readBaseline() baseline {
 		throttle: map[int]preflight.CPUControl{}, cpu: ownCPU(),
 	}
 	for _, t := range s.targets.list {
-		if t.inside == 0 {
-			continue
+		b.read(s, t)
+	}
+	return b
+}
+
+// read adds what the counters around a target stand at.
+func (b *baseline) read(s *Session, t *target) {
+	if t.inside == 0 {
+		return
+	}
+	if _, ok := b.net[t.NetNS]; !ok {
+		if c, err := s.opts.Host.NetCounters(t.inside); incomplete(err) {
+			b.net[t.NetNS] = c
 		}
-		if _, ok := b.net[t.NetNS]; !ok {
-			if c, err := s.opts.Host.NetCounters(t.inside); incomplete(err) {
-				b.net[t.NetNS] = c
-			}
+	}
+	for _, pid := range t.pids {
+		if r, err := s.opts.Host.Roles(pid, &s.seen.marks.names); incomplete(err) {
+			b.roles[pid] = r
 		}
-		for _, pid := range t.pids {
-			if r, err := s.opts.Host.Roles(pid, &s.seen.marks.names); incomplete(err) {
-				b.roles[pid] = r
-			}
-			if levels, err := s.opts.Host.CgroupCPU(pid); err == nil {
-				if c, ok := preflight.Tightest(levels); ok {
-					b.throttle[pid] = c
-				}
+		if levels, err := s.opts.Host.CgroupCPU(pid); err == nil {
+			if c, ok := preflight.Tightest(levels); ok {
+				b.throttle[pid] = c
 			}
 		}
 	}
-	return b
+}
+
+// forget drops what no target needs any more after gone went.
+func (b *baseline) forget(gone *target, left *targets) {
+	if !slices.ContainsFunc(left.list, func(t *target) bool { return t.NetNS == gone.NetNS }) {
+		delete(b.net, gone.NetNS)
+	}
+	for _, pid := range gone.pids {
+		if !slices.ContainsFunc(left.list, func(t *target) bool { return slices.Contains(t.pids, pid) }) {
+			delete(b.roles, pid)
+			delete(b.throttle, pid)
+		}
+	}
 }
 
 // live is what the last walk over the sockets says of one target.
@@ -88,23 +106,32 @@ func (s *Session) Measure() (*diagnosis.Measured, error) {
 	if !incomplete(err) {
 		return nil, err
 	}
-	for i, t := range s.targets.list {
+	for _, t := range s.targets.list {
 		p := describe(s.opts.Host, t, procs)
-		if l := walk[i]; l != nil {
+		l := walk[t.index]
+		if l != nil {
 			p.Accept.Depth, p.Accept.Limit, p.Accept.Listeners = l.depth, l.limit, l.listeners
 		}
 		if s.missing == nil && t.blind == nil {
-			f, err := s.maps.Port(i)
+			f, err := s.maps.Port(t.index)
 			if err != nil {
 				return nil, err
 			}
-			s.fill(&p, i, f, walk[i])
+			s.fill(&p, t, f, l)
 		}
-		s.fillNode(&p, i, t)
+		s.fillNode(&p, t)
 		m.Ports = append(m.Ports, p)
 	}
 	if s.missing == nil {
-		m.Streams = s.seen.slowest(s.targets.list)
+		m.Streams = s.seen.slowest(s.targets)
+		if err := s.retire(func(index int) int {
+			if l := walk[index]; l != nil {
+				return l.established
+			}
+			return 0
+		}); err != nil {
+			return nil, err
+		}
 	}
 	m.Agent = s.cost(m.Ports)
 	return m, nil
@@ -131,8 +158,11 @@ func count(walk map[int]*live, x sockqueue.Socket, before map[uint64]uint32) {
 
 // describe says what the target is; its figures follow.
 func describe(h preflight.Host, t *target, procs []preflight.Process) diagnosis.Port {
+	if t.other() {
+		return diagnosis.Port{Process: "other", Accept: &diagnosis.Accept{}}
+	}
 	p := diagnosis.Port{
-		Port: t.Port, Engine: t.engine, NetNS: t.NetNS, MPTCP: t.MPTCP,
+		Port: t.Port, Engine: t.engine, Model: t.model, NetNS: t.NetNS, MPTCP: t.MPTCP,
 		Accept: &diagnosis.Accept{Depth: uint64(t.Depth), Limit: uint64(t.Limit)},
 	}
 	for _, a := range t.Addrs {
@@ -145,13 +175,14 @@ func describe(h preflight.Host, t *target, procs []preflight.Process) diagnosis.
 		}
 		if i := slices.IndexFunc(procs, func(x preflight.Process) bool { return x.PID == pid }); i >= 0 {
 			p.Process, p.Cgroup = procs[i].Comm, procs[i].Cgroup
+			p.Container, p.Pod = procs[i].Container, procs[i].Pod
 		}
 	}
 	return p
 }
 
 // fill adds what the probes saw.
-func (s *Session) fill(p *diagnosis.Port, index int, f *bpf.PortFigures, l *live) {
+func (s *Session) fill(p *diagnosis.Port, t *target, f *bpf.PortFigures, l *live) {
 	p.Connections, p.Exchanges = &f.Connections, &f.Exchanges
 	p.TTFT, p.FirstWrite, p.Gap = &f.TTFT, &f.FirstWrite, &f.Gap
 	for st := range attribution.NumStages {
@@ -159,7 +190,10 @@ func (s *Session) fill(p *diagnosis.Port, index int, f *bpf.PortFigures, l *live
 	}
 	p.Stages[attribution.Engine].Gap = &f.GapStages[attribution.Engine]
 	p.Stages[attribution.SendQueue].Gap = &f.GapStages[attribution.SendQueue]
-	if !s.held("wake_to_run") || len(s.targets.list[index].pids) == 0 {
+	for st := range attribution.NumStages {
+		p.Stages[st].TTFTMissed, p.Stages[st].GapMissed = f.TTFTMissed[st], f.GapMissed[st]
+	}
+	if !s.held("wake_to_run") || len(t.pids) == 0 {
 		for _, st := range []attribution.Stage{attribution.WakeToRun, attribution.RuntimeHandoff, attribution.Reader} {
 			p.Stages[st].TTFT = nil
 		}
@@ -209,7 +243,7 @@ func (s *Session) held(signal string) bool   { return s.hold(signal).Held() }
 func (s *Session) rung(signal string) string { return s.hold(signal).Rung }
 
 // fillNode adds what the node's own counters say: it needs no probe.
-func (s *Session) fillNode(p *diagnosis.Port, index int, t *target) {
+func (s *Session) fillNode(p *diagnosis.Port, t *target) {
 	if t.inside == 0 {
 		return
 	}
@@ -229,7 +263,7 @@ func (s *Session) fillNode(p *diagnosis.Port, index int, t *target) {
 			d := byName[r.Name]
 			if d == nil {
 				d = &diagnosis.Role{Name: r.Name, Throttled: s.throttled(pid)}
-				s.fillRole(d, roleKey{index, r.Name})
+				s.fillRole(d, roleKey{t.index, r.Name})
 				byName[r.Name] = d
 			}
 			d.Threads += len(r.Threads)
@@ -300,7 +334,7 @@ func (s *Session) cost(ports []diagnosis.Port) diagnosis.AgentCost {
 	c := diagnosis.AgentCost{RSSBytes: ownRSS(), CPU: ownCPU() - s.base.cpu, Lost: map[string]uint64{}}
 	maps.Copy(c.Lost, s.seen.lost)
 	if s.targets.folded > 0 {
-		c.Lost["ports/budget"] = uint64(s.targets.folded)
+		c.Lost["ports/budget"] = s.targets.folded
 	}
 	if s.maps == nil {
 		return c
@@ -310,6 +344,7 @@ func (s *Session) cost(ports []diagnosis.Port) diagnosis.AgentCost {
 		s.opts.Log.Warn("reading what was lost", "error", err)
 	}
 	maps.Copy(c.Lost, kernel)
+	c.Maps = s.fills()
 	var conns uint64
 	for _, p := range ports {
 		if p.Connections != nil {
@@ -329,6 +364,24 @@ func (s *Session) cost(ports []diagnosis.Port) diagnosis.AgentCost {
 	}
 	slices.SortFunc(c.Programs, func(a, b diagnosis.ProgramCost) int { return strings.Compare(a.Name, b.Name) })
 	return c
+}
+
+// fills says how full the bounded tables are.
+func (s *Session) fills() []diagnosis.MapFill {
+	fill := func(name string, n, of int) diagnosis.MapFill {
+		return diagnosis.MapFill{Name: name, Entries: uint64(n), Capacity: uint64(of)}
+	}
+	list := []diagnosis.MapFill{
+		fill("ports", len(s.targets.list), bpf.MaxPorts), fill("ports_beyond", len(s.targets.beyond), bpf.MaxWatched-bpf.MaxPorts),
+		fill("roles", len(s.seen.marks.roles), bpf.MaxRoles), fill("streams", len(s.seen.streams), streamsKept),
+	}
+	if n, err := s.maps.Accepting(); err == nil {
+		list = append(list, fill("accepting", n, bpf.MaxAccepting))
+	}
+	if s.records != nil {
+		list = append(list, fill("records_bytes", s.records.Waiting(), s.records.Size()))
+	}
+	return list
 }
 
 func node() diagnosis.Node {

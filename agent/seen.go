@@ -95,13 +95,14 @@ func (n *seen) jiffy() time.Duration {
 	return exact
 }
 
-// drain takes the records that have come.
-func (s *Session) drain() {
+// drain takes the records that have come, and returns how many.
+func (s *Session) drain() int {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
-	exchanges := 0
+	exchanges, n := 0, 0
 	err := s.records.Drain(func(t *attribution.Trace) {
 		s.trace(t)
+		n++
 		if t.Kind == attribution.TraceTTFT {
 			exchanges++
 		}
@@ -113,6 +114,7 @@ func (s *Session) drain() {
 		s.opts.Log.Warn("draining the records", "error", err)
 	}
 	s.brake(exchanges)
+	return n
 }
 
 // brake cuts what is traced at once where one drain brought far more than its
@@ -208,8 +210,15 @@ func (n *seen) forgetFast() {
 	}
 }
 
+// forgetStreams begins a new list of the slowest.
+func (s *Session) forgetStreams() {
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
+	s.seen.streams = map[streamKey]*stream{}
+}
+
 // slowest returns the worst few streams, those of the worst TTFT and of the worst gap.
-func (n *seen) slowest(list []*target) []diagnosis.Stream {
+func (n *seen) slowest(list *targets) []diagnosis.Stream {
 	type keyed struct {
 		streamKey
 		*stream
@@ -223,9 +232,13 @@ func (n *seen) slowest(list []*target) []diagnosis.Stream {
 	})
 	out := []diagnosis.Stream{}
 	for _, k := range all[:min(slowestKept, len(all))] {
-		d := diagnosis.Stream{ID: fmt.Sprintf("%x.%d", k.cookie, k.exchange), Port: list[k.port].Port}
+		t := list.at(k.port)
+		if t == nil {
+			continue // its port was given up meanwhile
+		}
+		d := diagnosis.Stream{ID: fmt.Sprintf("%x.%d", k.cookie, k.exchange), Port: t.Port}
 		if k.ttft != nil {
-			d.TTFT, d.TTFTStages = k.ttft.Counted.Total, named(list[k.port].told(k.ttft.Counted))
+			d.TTFT, d.TTFTStages = k.ttft.Counted.Total, named(t.told(k.ttft.Counted))
 		}
 		if k.gap != nil {
 			d.WorstGap, d.GapStages = k.gap.Counted.Total, named(k.gap.Counted)
@@ -245,9 +258,9 @@ func named(b attribution.Breakdown) map[string]time.Duration {
 	return m
 }
 
-// feedBack sets what is traced from what the last second brought: gaps beyond the
-// live p99, and at most so many exchanges a second.
-func (s *Session) feedBack() {
+// feedBack sets what is traced from what came since it was last asked, a second ago
+// or more: gaps beyond the live p99, and at most so many exchanges a second.
+func (s *Session) feedBack(since time.Duration) {
 	if s.opts.NoTrace {
 		return
 	}
@@ -257,8 +270,8 @@ func (s *Session) feedBack() {
 	next := s.opts.tracing()
 	var exchanges uint64
 	var gaps attribution.Histogram
-	for i := range s.targets.list {
-		p, err := s.maps.Port(i)
+	for _, t := range s.targets.list {
+		p, err := s.maps.Port(t.index)
 		if err != nil {
 			s.opts.Log.Warn("reading figures", "error", err)
 			return
@@ -266,7 +279,8 @@ func (s *Session) feedBack() {
 		exchanges += p.Exchanges
 		gaps.Merge(&p.Gap)
 	}
-	if rate := exchanges - f.exchanges; rate > tracedPerSecond && !s.opts.TraceAll {
+	rate := float64(exchanges-min(exchanges, f.exchanges)) / since.Seconds()
+	if rate > tracedPerSecond && !s.opts.TraceAll {
 		next.Sample = uint32(rate / tracedPerSecond)
 	}
 	f.exchanges = exchanges

@@ -19,9 +19,14 @@ import (
 )
 
 const (
-	drainEvery        = 20 * time.Millisecond // the ring holds some 4,800 records
-	rescanEvery       = 2 * time.Second       // new listeners and threads
+	drainEvery        = 20 * time.Millisecond  // the ring holds some 4,800 records
+	drainIdle         = 100 * time.Millisecond // where nothing comes
+	lookEvery         = time.Minute            // for new listeners and threads, stirred or not
+	lookAgain         = 2 * time.Second        // the soonest after a look
+	lookShare         = 50                     // looking takes at most one part in so many of the time
 	feedbackEvery     = time.Second
+	costsEvery        = time.Minute
+	closeTimeout      = 2 * time.Second
 	backlogQuiet      = 10 * time.Second // LeftLater is detached after this long without a backlog
 	firstGapThreshold = 50 * time.Millisecond
 	leastGapThreshold = time.Millisecond
@@ -47,8 +52,9 @@ type Session struct {
 	begun   time.Time
 	base    baseline
 
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	marking sync.Mutex
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
 }
 
 // Open finds what is to be watched, attaches the probes and marks what is there.
@@ -78,7 +84,11 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	loop, stop := context.WithCancel(ctx)
 	s.stop = stop
 	if s.records != nil {
-		s.wg.Go(func() { s.run(loop) })
+		s.wg.Go(func() { s.serveRing(loop) })
+	}
+	s.wg.Go(func() { s.look(loop) })
+	if o.SampleCosts {
+		s.wg.Go(func() { s.sampleCosts(loop) })
 	}
 	return s, nil
 }
@@ -124,27 +134,88 @@ func (s *Session) attach() error {
 	return err
 }
 
-// run serves the ring, the backlog and the marks until ctx ends.
-func (s *Session) run(ctx context.Context) {
-	drain, rescan, feedback := time.NewTicker(drainEvery), time.NewTicker(rescanEvery), time.NewTicker(feedbackEvery)
-	defer drain.Stop()
-	defer rescan.Stop()
-	defer feedback.Stop()
+// serveRing serves the ring and the backlog until ctx ends. An idle node is asked
+// less often.
+func (s *Session) serveRing(ctx context.Context) {
+	wait := drainEvery
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	fed, records := time.Now(), 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-drain.C:
-			s.drain()
-			s.followBacklog()
-		case <-feedback.C:
-			s.feedBack()
-		case <-rescan.C:
-			if err := s.mark(); err != nil {
-				s.opts.Log.Warn("looking for new listeners", "error", err)
-			}
+		case <-timer.C:
+		}
+		n := s.drain()
+		records += n
+		if s.followBacklog() || n > 0 {
+			wait = drainEvery
+		} else {
+			wait = min(wait*2, drainIdle)
+		}
+		if now := time.Now(); records > 0 && now.Sub(fed) >= feedbackEvery {
+			s.feedBack(now.Sub(fed))
+			fed, records = now, 0
+		}
+		timer.Reset(wait)
+	}
+}
+
+// look marks new listeners and threads until ctx ends: soon after sockets of the
+// node began or ended to listen or watched processes forked, and every minute. The
+// walk over /proc may take long on a node with many sockets; it gets a small share
+// of the time.
+func (s *Session) look(ctx context.Context) {
+	tick := time.NewTicker(lookAgain / 4)
+	defer tick.Stop()
+	last, soonest := time.Now(), time.Now()
+	var seen bpf.Stirred
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		stirred := s.stirred()
+		stirred.Backlogged = 0
+		if stirred == seen && now.Sub(last) < lookEvery && s.maps != nil || now.Before(soonest) {
+			continue
+		}
+		seen = stirred
+		if err := s.mark(); err != nil {
+			s.opts.Log.Warn("looking for new listeners", "error", err)
+		}
+		last = time.Now()
+		soonest = last.Add(max(lookAgain, lookShare*last.Sub(now)))
+	}
+}
+
+// stirred is zero where there are no programs that count.
+func (s *Session) stirred() bpf.Stirred {
+	if s.maps == nil {
+		return bpf.Stirred{}
+	}
+	st, err := s.maps.Stirred()
+	if err != nil {
+		s.opts.Log.Warn("asking what stirred", "error", err)
+	}
+	return st
+}
+
+// Rewatch changes what is watched. What was found before goes on where it is still
+// named, without a gap in its figures.
+func (s *Session) Rewatch(w Watch, o bpf.Objectives) error {
+	s.seen.mu.Lock()
+	s.opts.Watch = w
+	s.seen.mu.Unlock()
+	if s.maps != nil {
+		if err := s.maps.SetObjectives(o); err != nil {
+			return err
 		}
 	}
+	return s.mark()
 }
 
 // Close detaches everything and waits for the loops. The maps, and with them all

@@ -138,7 +138,7 @@ func TestBrake(t *testing.T) {
 	if n := sample(20 * share); n < 20 {
 		t.Errorf("one in %d is traced after 20 times the share", n)
 	}
-	s.feedBack()
+	s.feedBack(time.Second)
 	if n := sample(0); n != 1 {
 		t.Errorf("one in %d is traced after a quiet second", n)
 	}

@@ -12,13 +12,17 @@ import (
 	"github.com/velo-agent/velo-agent/preflight"
 )
 
-// target is one watched port of one network namespace. Its place in the list is
-// its index in the kernel's maps, and never changes.
+// otherIndex is where the figures of all ports beyond the budget are added up.
+const otherIndex = bpf.MaxPorts - 1
+
+// target is one watched port of one network namespace.
 type target struct {
 	preflight.Listener
+	index  int // in the kernel's maps, as long as it is watched
 	engine string
-	pids   []int // whose threads are watched: the holders and their engine's family
-	gone   bool  // it no longer listens
+	model  string // what the engine serves; "" where its command line does not say
+	pids   []int  // whose threads are watched: the holders and their engine's family
+	gone   bool   // it no longer listens
 	marked bool
 	inside int   // a process that lives in its network namespace; 0: none is known
 	blind  error // why its sockets cannot be marked; nil: they can
@@ -53,18 +57,47 @@ func (t *target) settle(procs []preflight.Process) {
 }
 
 type targets struct {
-	list   []*target
-	folded int // ports beyond the budget, at most at once
+	list   []*target             // by index
+	beyond map[bpf.WatchKey]bool // ports beyond the budget, watched as one
+	fold   map[bpf.WatchKey]int  // those of them that are new, and a process in their namespace
+	folded uint64                // how many there were in all
+	gone   []bpf.WatchKey        // no longer to be watched
+}
+
+// key is what the kernel's map knows the target by.
+func (t *target) key() bpf.WatchKey { return bpf.WatchKey{NetNS: uint32(t.NetNS), Port: t.Port} }
+
+// at returns the target with the index, or nil.
+func (t *targets) at(index int) *target {
+	for _, x := range t.list {
+		if x.index == index {
+			return x
+		}
+	}
+	return nil
+}
+
+// free returns the lowest index that no target has.
+func (t *targets) free() (int, bool) {
+	for i := range otherIndex {
+		if t.at(i) == nil {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 // findTargets looks for what w names. Everything named must be there.
 func findTargets(h preflight.Host, w Watch) (*targets, error) {
-	t := &targets{}
+	t := &targets{beyond: map[bpf.WatchKey]bool{}, fold: map[bpf.WatchKey]int{}}
 	found, err := resolve(h, w)
 	if err != nil {
 		return nil, err
 	}
 	t.merge(found)
+	if w.AllowNone {
+		return t, nil
+	}
 	return t, check(found, w)
 }
 
@@ -89,27 +122,60 @@ func check(found []*target, w Watch) error {
 	return fmt.Errorf("%w: nothing in cgroup %s listens on a TCP port", ErrNotThere, strings.Join(w.Cgroups, ", "))
 }
 
-// merge adds new listeners and renews what is known of the others.
-func (t *targets) merge(found []*target) {
+// merge adds new listeners, renews what is known of the others, and returns those
+// that are new. Those beyond the budget are watched as one target, other.
+func (t *targets) merge(found []*target) (fresh []*target) {
 	for _, old := range t.list {
-		old.gone = !slices.ContainsFunc(found, old.same)
+		old.gone = !slices.ContainsFunc(found, old.same) && !old.other()
 	}
-	folded := 0
+	beyond := map[bpf.WatchKey]bool{}
 	for _, f := range found {
-		i := slices.IndexFunc(t.list, f.same)
-		switch {
-		case i >= 0:
+		if i := slices.IndexFunc(t.list, f.same); i >= 0 {
 			renewed := f.Cookie == t.list[i].Cookie
 			f.marked = t.list[i].marked && renewed
-			f.blind = t.list[i].blind
+			f.index, f.blind = t.list[i].index, t.list[i].blind
 			*t.list[i] = *f
-		case len(t.list) < bpf.MaxPorts:
+			continue
+		}
+		if index, ok := t.free(); ok && !t.beyond[f.key()] {
+			f.index = index
 			t.list = append(t.list, f)
-		default:
-			folded++
+			fresh = append(fresh, f)
+			continue
+		}
+		beyond[f.key()] = true
+		if !t.beyond[f.key()] {
+			t.folded++
+			t.fold[f.key()] = f.inside
 		}
 	}
-	t.folded = max(t.folded, folded)
+	for k := range t.beyond {
+		if !beyond[k] {
+			t.gone = append(t.gone, k)
+		}
+	}
+	t.beyond = beyond
+	if len(beyond) > 0 && t.at(otherIndex) == nil {
+		t.list = append(t.list, &target{index: otherIndex, marked: true})
+	}
+	return fresh
+}
+
+// other says that t stands for all ports beyond the budget.
+func (t *target) other() bool { return t.index == otherIndex }
+
+// retire removes the targets that no longer listen and have no connection left, and
+// returns them: their indices may be used again.
+func (t *targets) retire(connections func(index int) int) (retired []*target) {
+	t.list = slices.DeleteFunc(t.list, func(x *target) bool {
+		if !x.gone || connections(x.index) > 0 {
+			return false
+		}
+		retired = append(retired, x)
+		t.gone = append(t.gone, x.key())
+		return true
+	})
+	return retired
 }
 
 func (t *target) same(other *target) bool { return t.Port == other.Port && t.NetNS == other.NetNS }
@@ -166,7 +232,7 @@ func add(list []*target, l preflight.Listener, engines []preflight.Engine) []*ta
 	t := &target{Listener: l, pids: slices.Clone(l.PIDs)}
 	for _, e := range engines {
 		if slices.ContainsFunc(e.PIDs, func(pid int) bool { return slices.Contains(l.PIDs, pid) }) {
-			t.engine = e.Name
+			t.engine, t.model = e.Name, e.Model
 			t.pids = union(t.pids, e.PIDs)
 		}
 	}
@@ -183,7 +249,7 @@ func wanted(h preflight.Host, w Watch, engines []preflight.Engine) ([]int, error
 		}
 		pids = append(pids, in...)
 	}
-	if w.empty() {
+	if w.empty() || w.Engines {
 		for _, e := range engines {
 			pids = append(pids, e.PIDs...)
 		}

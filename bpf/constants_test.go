@@ -145,6 +145,12 @@ func TestLimitsAgree(t *testing.T) {
 	if n := readHeader(t, "port.h").numbers["MAX_PORTS"]; n != MaxPorts {
 		t.Errorf("MAX_PORTS is %d, MaxPorts %d", n, MaxPorts)
 	}
+	if n := readHeader(t, "port.h").numbers["MAX_WATCHED"]; n != MaxWatched {
+		t.Errorf("MAX_WATCHED is %d, MaxWatched %d", n, MaxWatched)
+	}
+	if n := readHeader(t, "accept.h").numbers["MAX_ACCEPTING"]; n != MaxAccepting {
+		t.Errorf("MAX_ACCEPTING is %d, MaxAccepting %d", n, MaxAccepting)
+	}
 	if n := readHeader(t, "wake.h").numbers["MAX_ROLES"]; n != MaxRoles {
 		t.Errorf("MAX_ROLES is %d, MaxRoles %d", n, MaxRoles)
 	}

@@ -15,8 +15,10 @@ import (
 
 // Limits of the shared maps (bpf/include/port.h, wake.h).
 const (
-	MaxPorts = 128
-	MaxRoles = 64
+	MaxPorts     = 128
+	MaxRoles     = 64
+	MaxWatched   = 8192
+	MaxAccepting = 16384
 )
 
 // WatchKey names a port of a network namespace. Remote means the sockets that
@@ -35,6 +37,33 @@ func (m *Maps) Watch(key WatchKey, index int) error {
 	}
 	if err := m.collection.Maps["watch_map"].Put(&k, uint32(index)); err != nil {
 		return fmt.Errorf("watching port %d: %w", key.Port, err)
+	}
+	return nil
+}
+
+// Unwatch ends what Watch began for key, both ends; sockets that are marked stay so.
+func (m *Maps) Unwatch(key WatchKey) error {
+	for remote := range uint16(2) {
+		k := mapsWatchKey{Netns: key.NetNS, Port: key.Port, Remote: remote}
+		if err := m.collection.Maps["watch_map"].Delete(&k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("ending to watch port %d: %w", key.Port, err)
+		}
+	}
+	return nil
+}
+
+// ForgetPort empties the figures at index, for another port.
+func (m *Maps) ForgetPort(index int) error {
+	if err := m.collection.Maps["ports"].Put(uint32(index), &mapsPort{}); err != nil {
+		return fmt.Errorf("emptying the figures of port index %d: %w", index, err)
+	}
+	return nil
+}
+
+// ForgetRole empties the figures of a thread role.
+func (m *Maps) ForgetRole(index int) error {
+	if err := m.collection.Maps["roles"].Put(uint32(index), &mapsRoleStats{}); err != nil {
+		return fmt.Errorf("emptying the figures of role index %d: %w", index, err)
 	}
 	return nil
 }
@@ -87,6 +116,8 @@ type PortFigures struct {
 	RwndJiffies, SndbufJiffies        uint64
 	TTFT, FirstWrite, Gap, AcceptWait attribution.Histogram
 	TTFTStages, GapStages             [attribution.NumStages]attribution.Histogram
+	// Exchanges that missed an objective, by the stage that took most.
+	TTFTMissed, GapMissed [attribution.NumStages]uint64
 }
 
 // Port reads the figures at index.
@@ -111,6 +142,7 @@ func (m *Maps) Port(index int) (*PortFigures, error) {
 	f.Exchanges = f.FirstWrite.Total + p.Untimed
 	for s := range attribution.NumStages {
 		f.TTFTStages[s] = p.TtftStages[s].histogram(f.TTFT.Total)
+		f.TTFTMissed[s], f.GapMissed[s] = p.TtftMissed[s], p.GapMissed[s]
 	}
 	f.GapStages[attribution.Engine] = p.GapEngine.histogram(f.Gap.Total)
 	f.GapStages[attribution.SendQueue] = p.GapSendQueue.histogram(f.Gap.Total)
@@ -142,6 +174,17 @@ func (h *mapsHist) histogram(expected uint64) attribution.Histogram {
 		out.AddBucket(0, expected-out.Total)
 	}
 	return out
+}
+
+// Accepting returns how many connections wait in the table of those whose accept is
+// watched at the return of system calls.
+func (m *Maps) Accepting() (int, error) {
+	n, it := 0, m.collection.Maps["accepting"].Iterate()
+	var key, at uint64
+	for it.Next(&key, &at) {
+		n++
+	}
+	return n, it.Err()
 }
 
 // RoleFigures is what the counted tier holds of one thread role.

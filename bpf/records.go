@@ -39,6 +39,12 @@ func (m *Maps) NewRecords() (*Records, error) {
 // Close closes the ring.
 func (r *Records) Close() error { return r.ring.Close() }
 
+// Waiting returns how many bytes are in the ring.
+func (r *Records) Waiting() int { return r.ring.AvailableBytes() }
+
+// Size returns how many bytes the ring takes.
+func (r *Records) Size() int { return r.ring.BufferSize() }
+
 // Drain hands every record that is in the ring now to f; one that cannot be
 // decoded goes to bad. It never waits.
 func (r *Records) Drain(f func(*attribution.Trace), bad func(error)) error {

@@ -125,7 +125,7 @@ func limitWords(a *Accept, sep string) string {
 	if a.Listeners > 1 {
 		words += fmt.Sprintf(" of each of %d listeners", a.Listeners)
 	}
-	switch limitBy(a) {
+	switch a.LimitBy() {
 	case "backlog":
 		return words + fmt.Sprintf(" set by the application's backlog (somaxconn is %s)", count(a.Somaxconn))
 	case "somaxconn":
@@ -139,7 +139,7 @@ func limitWords(a *Accept, sep string) string {
 
 func limitRemedy(a *Accept) string {
 	const first = "A longer queue only helps against bursts: see first why the server accepts too slowly. "
-	switch limitBy(a) {
+	switch a.LimitBy() {
 	case "backlog":
 		return first + fmt.Sprintf("What binds is the backlog of %s that the application gives to listen(): raise it there; somaxconn (%s) is not the limit.",
 			count(a.each()), count(a.Somaxconn))

@@ -101,7 +101,7 @@ func acceptReport(a *Accept) *AcceptReport {
 		return nil
 	}
 	r := &AcceptReport{
-		Depth: a.Depth, HighWater: a.HighWater, Limit: a.Limit, LimitBy: limitBy(a), Somaxconn: a.Somaxconn,
+		Depth: a.Depth, HighWater: a.HighWater, Limit: a.Limit, LimitBy: a.LimitBy(), Somaxconn: a.Somaxconn,
 		Arrivals: a.Arrivals, Overflows: a.Overflows, EMFILE: a.EMFILE,
 		Wait: distribution(a.Wait), WaitRung: a.WaitRung, WaitIsInterval: a.WaitIsInterval,
 	}
@@ -117,7 +117,9 @@ func (a *Accept) each() uint64 { return a.Limit / uint64(max(a.Listeners, 1)) }
 // limitBy says which of the two bounds a full queue: listen() takes the smaller of
 // the application's backlog and somaxconn (kernel __sys_listen). A limit above the
 // present somaxconn was taken before the sysctl was lowered: neither is certain.
-func limitBy(a *Accept) string {
+// LimitBy names what bounds the queue: "backlog", the application's, "somaxconn", or
+// "" where neither is certain.
+func (a *Accept) LimitBy() string {
 	switch {
 	case a.Somaxconn == 0 || a.Limit == 0 || a.each() > a.Somaxconn:
 		return ""

@@ -277,14 +277,14 @@ func TestFindingsAreSortedAndExitCodeFollows(t *testing.T) {
 }
 
 func TestLimitBy(t *testing.T) {
-	if got := limitBy(&Accept{Limit: 4 * 4096, Somaxconn: 4096, Listeners: 4}); got != "somaxconn" {
+	if got := (&Accept{Limit: 4 * 4096, Somaxconn: 4096, Listeners: 4}).LimitBy(); got != "somaxconn" {
 		t.Errorf("four listeners of 4096 each: %q", got)
 	}
 	for _, c := range []struct {
 		limit, somaxconn uint64
 		want             string
 	}{{128, 4096, "backlog"}, {4096, 4096, "somaxconn"}, {4096, 128, ""}, {128, 0, ""}, {0, 4096, ""}} {
-		if got := limitBy(&Accept{Limit: c.limit, Somaxconn: c.somaxconn}); got != c.want {
+		if got := (&Accept{Limit: c.limit, Somaxconn: c.somaxconn}).LimitBy(); got != c.want {
 			t.Errorf("limit %d, somaxconn %d: %q, want %q", c.limit, c.somaxconn, got, c.want)
 		}
 	}

@@ -35,6 +35,9 @@ type Port struct {
 	Engine    string   // "vllm", "llama.cpp", …; "" for what is not a known engine
 	PID       int      // 0 where not known
 	Cgroup    string   // "" where not known
+	Container string   // 64 hex digits; "" where not known
+	Pod       string   // its UID; "" where not known
+	Model     string   // as the engine's command line names it; "" where not known
 	NetNS     uint64   // inode of the network namespace; 0 where not known
 	MPTCP     bool     // the listener is an MPTCP one
 
@@ -58,6 +61,9 @@ type Port struct {
 // may be counted or not: the sums are what adds up.
 type StageTimes struct {
 	TTFT, Gap *attribution.Histogram
+	// Exchanges that missed the objective for TTFT, or that for gaps, and in which
+	// this stage took most of what missed it.
+	TTFTMissed, GapMissed uint64
 }
 
 // Accept is the accept queue of a port, in connections. Several listeners of one
@@ -156,6 +162,13 @@ type AgentCost struct {
 	CPU            time.Duration
 	Lost           map[string]uint64 // by "<place>/<reason>"
 	Programs       []ProgramCost
+	Maps           []MapFill
+}
+
+// MapFill says how full a bounded table of the agent is.
+type MapFill struct {
+	Name              string
+	Entries, Capacity uint64
 }
 
 // ProgramCost is what the kernel counted of one program.

@@ -153,6 +153,8 @@ func (p *Port) combined(o *Port, by *combine) *Port {
 	for s := range p.Stages {
 		d.Stages[s].TTFT = by.histogram(p.Stages[s].TTFT, o.Stages[s].TTFT)
 		d.Stages[s].Gap = by.histogram(p.Stages[s].Gap, o.Stages[s].Gap)
+		d.Stages[s].TTFTMissed = *by.count(&p.Stages[s].TTFTMissed, &o.Stages[s].TTFTMissed)
+		d.Stages[s].GapMissed = *by.count(&p.Stages[s].GapMissed, &o.Stages[s].GapMissed)
 	}
 	if p.Accept != nil && o.Accept != nil {
 		a := *p.Accept

@@ -77,6 +77,27 @@ func containerID(groups []cgroup) string {
 	return ""
 }
 
+// podUID returns the UID of the Kubernetes pod that a path names, as the kubelet's
+// cgroupfs and systemd drivers write it; empty where there is none.
+func podUID(groups []cgroup) string {
+	for _, g := range groups {
+		for _, part := range strings.Split(g.path, "/") {
+			_, uid, ok := strings.Cut(strings.TrimSuffix(part, ".slice"), "pod")
+			if strings.HasPrefix(part, "kubepods-") {
+				i := strings.LastIndex(part, "-pod")
+				if ok = i >= 0; ok {
+					uid = strings.TrimSuffix(part[i+4:], ".slice")
+				}
+			}
+			uid = strings.ReplaceAll(uid, "_", "-")
+			if ok && len(uid) == 36 && strings.Trim(uid, "0123456789abcdef-") == "" {
+				return uid
+			}
+		}
+	}
+	return ""
+}
+
 // hierarchy is a mounted cgroup file system.
 type hierarchy struct {
 	mount

@@ -5,6 +5,7 @@ package preflight
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -16,6 +17,7 @@ import (
 // Engine is a serving engine: a process that was recognised and its family.
 type Engine struct {
 	Name    string // EngineVLLM, ...
+	Model   string // what it serves, see [ModelOf]; empty where no command line says
 	Main    int    // pid of the process that the others descend from
 	PIDs    []int  // of Members
 	Members []Member
@@ -63,6 +65,9 @@ func (h Host) Engines(procs []Process) ([]Engine, error) {
 		m, ok := matched[p.PID]
 		if !ok {
 			m = Member{PID: p.PID, Role: "child"}
+		}
+		if e.Model == "" || p.PID == top {
+			e.Model = cmp.Or(ModelOf(p.Args), e.Model)
 		}
 		e.PIDs = append(e.PIDs, p.PID)
 		e.Members = append(e.Members, m)

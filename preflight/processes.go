@@ -28,6 +28,7 @@ type Process struct {
 	UID             uint32   // effective
 	Cgroup          string   // the path that tells most, see [Host.Processes]
 	Container       string   // 64 hex digits, or empty
+	Pod             string   // UID of its Kubernetes pod, or empty
 	NetNS           uint64   // inode of the network namespace; 0 where unknown
 	StartTicks      uint64   // since boot, in 1/100 s: with PID it names a process for good
 	Start           time.Time
@@ -112,6 +113,7 @@ func (h Host) process(pid int, nets *netNSResolver, s *skips) (Process, error) {
 	s.add(err)
 	p.Cgroup = bestCgroup(groups)
 	p.Container = containerID(groups)
+	p.Pod = podUID(groups)
 
 	exe, err := os.Readlink(h.pidPath(pid, "exe"))
 	p.Exe = clean(exe)

@@ -7,12 +7,14 @@
 #include "lost.h"
 #include "port.h"
 
+#define MAX_ACCEPTING 16384
+
 /* Children that wait to be accepted, by the address of their struct sock, while
  * accept is watched at sys_exit: there only the file descriptor is at hand, and
  * what is reached through it is no pointer that socket storage takes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, MAX_ACCEPTING);
 	__type(key, u64);
 	__type(value, u64); /* ns of the accept, 0 before it */
 } accepting SEC(".maps");

@@ -8,6 +8,7 @@
 #include "stage.h"
 
 #define MAX_PORTS 128
+#define MAX_WATCHED 8192
 
 /* A watched port of a network namespace. remote is set where the sockets that
  * connect *to* the port are meant (the other end of the same connection). */
@@ -19,7 +20,7 @@ struct watch_key {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_PORTS * 2);
+	__uint(max_entries, MAX_WATCHED); /* beyond MAX_PORTS several keys share an index */
 	__type(key, struct watch_key);
 	__type(value, u32); /* index into ports */
 } watch_map SEC(".maps");

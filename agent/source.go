@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/velo-agent/velo-agent/bpf"
+	"github.com/velo-agent/velo-agent/diagnosis"
+	"github.com/velo-agent/velo-agent/privileged"
+)
+
+// Source gives readings of a session, wherever it runs. Readings are cumulative: two
+// of them make a window (diagnosis.Measured.Since).
+type Source interface {
+	// Measure reads everything. The slowest streams are those since a reading that
+	// was told to forget them.
+	Measure(ctx context.Context, forget bool) (*diagnosis.Measured, error)
+	// Rewatch changes what is watched, and the objectives.
+	Rewatch(ctx context.Context, w Watch, o bpf.Objectives) error
+	// Close detaches everything.
+	Close() error
+}
+
+// inProcess is a session of this process.
+type inProcess struct{ *Session }
+
+// InProcess makes a session a Source.
+func InProcess(s *Session) Source { return inProcess{s} }
+
+func (p inProcess) Measure(_ context.Context, forget bool) (*diagnosis.Measured, error) {
+	m, err := p.Session.Measure()
+	if forget && err == nil {
+		p.forgetStreams()
+	}
+	return m, err
+}
+
+func (p inProcess) Rewatch(_ context.Context, w Watch, o bpf.Objectives) error {
+	return p.Session.Rewatch(w, o)
+}
+
+// The verbs of the helper and their bodies: all that it takes from the daemon.
+const (
+	verbOpen    = "open"
+	verbMeasure = "measure"
+	verbRewatch = "rewatch"
+	verbClose   = "close"
+)
+
+type openRequest struct {
+	Watch      Watch          `json:"watch"`
+	Objectives bpf.Objectives `json:"objectives"`
+	// As in Options.
+	ExactAccept bool `json:"exact_accept,omitempty"`
+	NoContent   bool `json:"no_content,omitempty"`
+	NoSendStart bool `json:"no_send_start,omitempty"`
+	NoSched     bool `json:"no_sched,omitempty"`
+	NoBPF       bool `json:"no_bpf,omitempty"`
+}
+
+type measureRequest struct {
+	Forget bool `json:"forget,omitempty"`
+}
+
+type rewatchRequest struct {
+	Watch      Watch          `json:"watch"`
+	Objectives bpf.Objectives `json:"objectives"`
+}
+
+// Helper answers the daemon's verbs with a session of its own.
+type Helper struct {
+	log     *slog.Logger
+	session *Session
+	ctx     context.Context
+}
+
+// NewHelper returns a helper whose session ends with ctx.
+func NewHelper(ctx context.Context, log *slog.Logger) *Helper { return &Helper{log: log, ctx: ctx} }
+
+// Close ends the session, if there is one.
+func (h *Helper) Close() error {
+	if h.session == nil {
+		return nil
+	}
+	err := h.session.Close()
+	h.session = nil
+	return err
+}
+
+var errNoSession = errors.New("no session is open: the first verb is open")
+
+// Verbs are what the helper does.
+func (h *Helper) Verbs() privileged.Verbs {
+	return privileged.Verbs{
+		verbOpen: func(body []byte) (any, error) {
+			var q openRequest
+			if err := privileged.Decode(body, &q); err != nil {
+				return nil, err
+			}
+			if h.session != nil {
+				return nil, errors.New("a session is open already")
+			}
+			s, err := Open(h.ctx, Options{
+				Watch: q.Watch, Objectives: q.Objectives, ExactAccept: q.ExactAccept, NoContent: q.NoContent,
+				NoSendStart: q.NoSendStart, NoSched: q.NoSched, NoBPF: q.NoBPF, SampleCosts: true, Log: h.log,
+			})
+			h.session = s
+			return nil, err
+		},
+		verbMeasure: func(body []byte) (any, error) {
+			var q measureRequest
+			if err := privileged.Decode(body, &q); err != nil {
+				return nil, err
+			}
+			if h.session == nil {
+				return nil, errNoSession
+			}
+			return InProcess(h.session).Measure(h.ctx, q.Forget)
+		},
+		verbRewatch: func(body []byte) (any, error) {
+			var q rewatchRequest
+			if err := privileged.Decode(body, &q); err != nil {
+				return nil, err
+			}
+			if h.session == nil {
+				return nil, errNoSession
+			}
+			return nil, h.session.Rewatch(q.Watch, q.Objectives)
+		},
+		verbClose: func(body []byte) (any, error) {
+			var q struct{}
+			if err := privileged.Decode(body, &q); err != nil {
+				return nil, err
+			}
+			return nil, h.Close()
+		},
+	}
+}
+
+// The kinds of errors that keep their identity on the way from the helper.
+var errorKinds = map[string]error{"not_there": ErrNotThere, "no_signal": ErrNoSignal}
+
+// KindOf names an error for the daemon.
+func KindOf(err error) string {
+	for kind, e := range errorKinds {
+		if errors.Is(err, e) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// remote is a session of the helper.
+type remote struct{ client *privileged.Client }
+
+// OpenRemote opens a session in the helper at the other end of client, and owns it.
+func OpenRemote(ctx context.Context, client *privileged.Client, o *Options) (Source, error) {
+	r := remote{client}
+	return r, r.call(ctx, verbOpen, openRequest{
+		Watch: o.Watch, Objectives: o.Objectives, ExactAccept: o.ExactAccept, NoContent: o.NoContent,
+		NoSendStart: o.NoSendStart, NoSched: o.NoSched, NoBPF: o.NoBPF,
+	}, nil)
+}
+
+func (r remote) call(ctx context.Context, verb string, in, out any) error {
+	err := r.client.Call(ctx, verb, in, out)
+	var remote *privileged.RemoteError
+	if errors.As(err, &remote) {
+		if known := errorKinds[remote.Kind]; known != nil {
+			return errors.Join(known, err)
+		}
+	}
+	return err
+}
+
+func (r remote) Measure(ctx context.Context, forget bool) (*diagnosis.Measured, error) {
+	var m diagnosis.Measured
+	if err := r.call(ctx, verbMeasure, measureRequest{forget}, &m); err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+func (r remote) Rewatch(ctx context.Context, w Watch, o bpf.Objectives) error {
+	return r.call(ctx, verbRewatch, rewatchRequest{w, o}, nil)
+}
+
+// Close lets the helper detach everything; it ends when the connection does.
+func (r remote) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := r.call(ctx, verbClose, struct{}{}, nil)
+	if errors.Is(err, privileged.ErrGone) {
+		err = nil // it is what was wanted
+	}
+	return errors.Join(err, r.client.Close())
+}
