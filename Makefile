@@ -9,7 +9,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GO_FILES := $(shell git ls-files -co --exclude-standard -- '*.go' '*.o' go.mod go.sum 2>/dev/null)
 # Where goroutines share state, or the logic is pure: the race detector is worth
 # its time here.
-PURE := ./agent/ ./attribution/ ./bpf/ladder/ ./diagnosis/ ./preflight/ ./tests/results/ ./scripts/...
+PURE := ./agent/ ./attribution/ ./bpf/ladder/ ./collectors/ ./config/ ./diagnosis/ ./preflight/ ./privileged/ ./record/ ./top/ ./tests/results/ ./scripts/...
 FOR ?= 15s
 FUZZTIME ?= 20s
 LDFLAGS := -s -w -X github.com/velo-agent/velo-agent/agent.Version=$(VERSION)
@@ -48,9 +48,12 @@ race: ## the packages of pure Go again, under the race detector
 	@if command -v gcc >/dev/null; then scripts/gotest race -race -short -timeout 10m $(PURE); \
 	else scripts/note-skip race "no gcc, which the race detector needs"; fi
 
-fuzz: ## feed noise to what reads records and steps (FUZZTIME=20s each)
+fuzz: ## feed noise to what reads records, steps, verbs, configurations and segments (FUZZTIME=20s each)
 	go test -run '^$$' -fuzz FuzzReplay -fuzztime $(FUZZTIME) ./attribution
 	go test -run '^$$' -fuzz FuzzDecodeRecord -fuzztime $(FUZZTIME) ./bpf
+	go test -run '^$$' -fuzz FuzzServe -fuzztime $(FUZZTIME) ./privileged
+	go test -run '^$$' -fuzz FuzzSegment -fuzztime $(FUZZTIME) ./record
+	go test -run '^$$' -fuzz FuzzLoad -fuzztime $(FUZZTIME) ./config
 
 lint: ## gofumpt, go vet, staticcheck, clang-format, shellcheck, SPDX lines
 	scripts/lint
@@ -62,8 +65,9 @@ gate: ## regenerate the BPF objects in a copy and compare them with the committe
 	@if command -v clang-14 >/dev/null; then scripts/check-generated; \
 	else scripts/note-skip gate "no clang-14, so the BPF objects cannot be made again"; fi
 
-generate: ## make the BPF objects anew from their sources (clang 14)
+generate: ## make the BPF objects (clang 14), dashboards and rules anew from their sources
 	scripts/generate
+	go run ./dashboards/generate
 
 truth: build ## injected delays land in their stages, and TTFT and gaps agree with the client
 	go run ./tests/truth $(ARGS)

@@ -40,7 +40,7 @@ func (s *sink) place(f *Family, labels []string) *row {
 	}
 	key := strings.Join(labels, "\x00")
 	i, ok := s.index[f][key]
-	if !ok && len(s.families[f]) >= f.Budget-1 && f.Budget > 1 {
+	if !ok && len(s.families[f]) >= f.Budget {
 		s.folded[f]++
 		labels = make([]string, len(f.Labels))
 		for i := range labels {

@@ -179,7 +179,7 @@ var (
 	NagleWrites = Family{
 		Name: "velo_agent_nagle_writes_total", Type: Counter, Labels: perPort, Budget: Ports,
 		Help:   "Writes that Nagle's algorithm held until an acknowledgement came.",
-		Source: "bpf/sockqueue: sock_send_length", Docs: "findings.md#nagle_writes",
+		Source: "bpf/sockqueue: sock_send_length", Docs: "findings.md#send_queue",
 	}
 	SendLimited = Family{
 		Name: "velo_agent_send_limited_seconds_total", Type: Counter, Unit: "seconds", Labels: portLabels("by"), Budget: Ports * 2,
@@ -221,12 +221,12 @@ var (
 	ProgramRuns = Family{
 		Name: "velo_agent_program_runs_total", Type: Counter, Labels: []string{"program"}, Budget: 64,
 		Help:   "Runs of a BPF program that the kernel counted: it is asked to for one second in sixty.",
-		Source: "BPF_ENABLE_STATS", Docs: "probes.md#cost",
+		Source: "BPF_ENABLE_STATS", Docs: "probes.md#what-a-run-costs",
 	}
 	ProgramSeconds = Family{
 		Name: "velo_agent_program_seconds_total", Type: Counter, Unit: "seconds", Labels: []string{"program"}, Budget: 64,
 		Help:   "Time of the runs in velo_agent_program_runs_total.",
-		Source: "BPF_ENABLE_STATS", Docs: "probes.md#cost",
+		Source: "BPF_ENABLE_STATS", Docs: "probes.md#what-a-run-costs",
 	}
 	MapEntries = Family{
 		Name: "velo_agent_map_entries", Type: Gauge, Labels: []string{"map"}, Budget: 32,
@@ -290,7 +290,7 @@ var (
 	}
 	RecordFailures = Family{
 		Name: "velo_agent_record_failures_total", Type: Counter, Labels: []string{"reason"}, Budget: 8,
-		Help:   "Snapshots that could not be written or read back, by reason: disk_full, write, damaged.",
+		Help:   "Snapshots that could not be written or read back, by reason: disk_full, too_large, write, open, damaged.",
 		Source: "record", Docs: "record.md",
 	}
 	Reloads = Family{

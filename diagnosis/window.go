@@ -220,11 +220,13 @@ func (a *AgentCost) since(before *AgentCost) AgentCost {
 			d.Lost[name] = n
 		}
 	}
-	d.Programs = slices.Clone(a.Programs)
-	for i := range d.Programs {
-		p := &d.Programs[i]
+	d.Programs = nil // runs are counted now and then: none in this window is not none
+	for _, p := range a.Programs {
 		if j := slices.IndexFunc(before.Programs, func(x ProgramCost) bool { return x.Name == p.Name }); j >= 0 {
 			p.Runs = *difference(&p.Runs, &before.Programs[j].Runs)
+		}
+		if p.Runs > 0 {
+			d.Programs = append(d.Programs, p)
 		}
 	}
 	return d
@@ -241,10 +243,11 @@ func (a *AgentCost) add(next *AgentCost) AgentCost {
 		d.Lost[name] += n
 	}
 	d.Programs = slices.Clone(next.Programs)
-	for i := range d.Programs {
-		p := &d.Programs[i]
-		if j := slices.IndexFunc(a.Programs, func(x ProgramCost) bool { return x.Name == p.Name }); j >= 0 {
-			p.Runs += a.Programs[j].Runs
+	for _, p := range a.Programs {
+		if j := slices.IndexFunc(d.Programs, func(x ProgramCost) bool { return x.Name == p.Name }); j >= 0 {
+			d.Programs[j].Runs += p.Runs
+		} else {
+			d.Programs = append(d.Programs, p)
 		}
 	}
 	return d

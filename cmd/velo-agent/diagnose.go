@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/velo-agent/velo-agent/agent"
+	"github.com/velo-agent/velo-agent/config"
 	"github.com/velo-agent/velo-agent/diagnosis"
 )
 
@@ -25,7 +26,10 @@ func diagnoseCommand() *cli.Command {
 			"TGI, llama.cpp, Ollama, Triton, Dynamo), or those you name, and reports the stages of\n" +
 			"TTFT and of the gaps, the accept queue, losses, scheduling, and what to do.\n\n" +
 			"   velo-agent diagnose --for 30s\n" +
-			"   velo-agent diagnose --port 8000 --json > report.json\n\n" +
+			"   velo-agent diagnose --port 8000 --json > report.json\n" +
+			"   velo-agent diagnose --at 14:03 --for 5m\n" +
+			"   velo-agent diagnose --diff 13:00 14:00 --for 10m\n\n" +
+			"Where a daemon runs (velo-agent run) it is asked, and nothing is attached anew.\n" +
 			"Needs CAP_BPF and CAP_PERFMON, and CAP_SYS_ADMIN and CAP_SYS_PTRACE for containers and\n" +
 			"other users' processes; without them it reports what it can and exits with 3.\n\n" +
 			"Exit codes: 0 all well, 1 a finding of severity warning or worse, 2 wrong usage,\n" +
@@ -34,11 +38,20 @@ func diagnoseCommand() *cli.Command {
 			&cli.DurationFlag{Name: "for", Value: 10 * time.Second, Usage: "how long to watch"},
 			&cli.BoolFlag{Name: "json", Usage: "print the report as JSON (docs/report.schema.json)"},
 			&cli.BoolFlag{Name: "markdown", Usage: "print the report as Markdown"},
+			&cli.StringFlag{Name: "at", Usage: "report on the past, from this `TIME` on: 14:03, 2006-01-02T14:03, -40m (needs the daemon's record)"},
+			&cli.StringFlag{Name: "diff", Usage: "compare two spans of the past: --diff `A B`, each of the length --for"},
+			&cli.BoolFlag{Name: "own", Usage: "attach probes of its own, also where a daemon runs"},
+			socketFlag(),
+			&cli.StringFlag{Name: "record", Value: config.Default().Record.Dir, Usage: "the record's `FOLDER`, where no daemon runs"},
 			&cli.StringFlag{Name: "content", Value: "head", Usage: "`head`: look at the first bytes of first writes, in the kernel, to tell headers from tokens; none: never"},
 			&cli.StringFlag{Name: "accept", Value: "exact", Usage: "`exact`: see each accept, which slows all system calls where the kernel refuses fexit; cheap: bound it"},
 		), commonFlags()...),
 		Action: diagnose,
 	}
+}
+
+func socketFlag() cli.Flag {
+	return &cli.StringFlag{Name: "socket", Value: config.Default().Socket.Path, Usage: "the daemon's Unix `SOCKET`"}
 }
 
 func watchFlags() []cli.Flag {
@@ -68,8 +81,11 @@ func diagnose(c *cli.Context) error {
 	case c.Bool("json") && c.Bool("markdown"):
 		return usage(errors.New("--json and --markdown exclude each other"))
 	}
+	if c.IsSet("at") || c.IsSet("diff") {
+		return past(c, o.Watch, window)
+	}
 	bar := newBar(os.Stderr)
-	report, err := agent.Diagnose(c.Context, *o, window, bar.tell)
+	report, err := watch(c, o, window, bar.tell)
 	bar.clear()
 	if report == nil {
 		return err
@@ -84,6 +100,23 @@ func diagnose(c *cli.Context) error {
 		return codeError{code: code}
 	}
 	return nil
+}
+
+// watch asks the daemon of this node, where there is one that watches the same in the
+// same way, and otherwise looks itself.
+func watch(c *cli.Context, o *agent.Options, window time.Duration, tell agent.Progress) (*diagnosis.Report, error) {
+	own := c.Bool("own") || c.IsSet("accept") || c.IsSet("content")
+	if !own {
+		if d, err := agent.Ask(c.Context, c.String("socket")); err == nil {
+			defer d.Close()
+			r, err := agent.DiagnoseFrom(c.Context, d, o.Watch, window, tell)
+			if err == nil {
+				return r, nil
+			}
+			o.Log.Info("looking without the daemon", "because", err)
+		}
+	}
+	return agent.Diagnose(c.Context, *o, window, tell)
 }
 
 func write(c *cli.Context, w io.Writer, r *diagnosis.Report) error {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/velo-agent/velo-agent/agent"
+	"github.com/velo-agent/velo-agent/config"
 )
 
 // The exit codes (docs/exit-codes.md).
@@ -48,7 +49,7 @@ func run(ctx context.Context, args []string) int {
 		UseShortOptionHandling: true,
 		HideVersion:            true,
 		Suggest:                true,
-		Commands:               []*cli.Command{diagnoseCommand(), probesCommand(), versionCommand(), completionCommand()},
+		Commands:               []*cli.Command{diagnoseCommand(), runCommand(), topCommand(), configCommand(), probesCommand(), versionCommand(), completionCommand(), helperCommand()},
 		ExitErrHandler:         func(*cli.Context, error) {},
 		OnUsageError:           wrongFlag,
 		CommandNotFound:        nil,
@@ -65,7 +66,7 @@ func run(ctx context.Context, args []string) int {
 			sub.OnUsageError = wrongFlag
 		}
 	}
-	err := app.RunContext(ctx, args)
+	err := app.RunContext(ctx, joinDiff(args))
 	if err == nil {
 		return exitOK
 	}
@@ -121,7 +122,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &wrong):
+	case errors.As(err, &wrong), errors.Is(err, config.ErrConfig):
 		return exitUsage
 	case errors.Is(err, agent.ErrNotThere):
 		return exitNotThere

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/prometheus/client_golang/prometheus"
+	runtimes "github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/exporter-toolkit/web"
+	"golang.org/x/sys/unix"
+
+	"github.com/velo-agent/velo-agent/bpf"
+	"github.com/velo-agent/velo-agent/collectors"
+	"github.com/velo-agent/velo-agent/config"
+	"github.com/velo-agent/velo-agent/record"
+)
+
+// Daemon serves metrics, reports and the record of one source until it is told to
+// stop. It needs no right.
+type Daemon struct {
+	log      *slog.Logger
+	level    *slog.LevelVar
+	load     func() (*config.Config, error)
+	readings *readings
+	record   *record.Store // nil: switched off, or it could not be opened
+	netNS    uint64
+	uid, gid int // who may ask over the Unix socket, besides root; gid -1: no group
+
+	conf     atomic.Pointer[config.Config]
+	loaded   atomic.Int64 // unix ns
+	reloads  sync.Mutex
+	ok       atomic.Uint64
+	refused  atomic.Uint64
+	unopened atomic.Uint64 // records that could not be opened
+}
+
+// Parts are what the daemon was started with.
+type Parts struct {
+	Config *config.Config
+	Load   func() (*config.Config, error) // reads the configuration again
+	Source Source
+	TCP    net.Listener // nil: not served
+	Unix   net.Listener // nil: not served
+	Log    *slog.Logger
+	Level  *slog.LevelVar
+}
+
+// WatchOf is what a configuration says is watched.
+func WatchOf(c *config.Config) Watch {
+	return Watch{Ports: c.Watch.Ports, Cgroups: c.Watch.Cgroups, Engines: c.Watch.Engines, AllowNone: true}
+}
+
+// ObjectivesOf is what a configuration holds exchanges to.
+func ObjectivesOf(c *config.Config) bpf.Objectives {
+	return bpf.Objectives{TTFT: c.Objectives.TTFT, Gap: c.Objectives.Gap}
+}
+
+// Run serves until ctx ends, then stops in order: probes first, then what carries
+// traffic, for up to drain_timeout. reload asks for the configuration to be read
+// again.
+func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
+	d := &Daemon{
+		log: p.Log, level: p.Level, load: p.Load, netNS: ownNetNS(), uid: os.Getuid(), gid: groupID(p.Config.Socket.Group, p.Log),
+		readings: &readings{source: p.Source, log: p.Log.With("component", "readings")},
+	}
+	d.conf.Store(p.Config)
+	d.loaded.Store(time.Now().UnixNano())
+	d.openRecord(p.Config)
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.New(d.snapshot), runtimes.NewGoCollector(), runtimes.NewProcessCollector(runtimes.ProcessCollectorOpts{}))
+	loop, stopLoop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { d.keepRecord(loop) })
+	wg.Go(func() { d.watchdog(loop) })
+
+	failed := make(chan error, 2)
+	var servers []*http.Server
+	serve := func(h http.Handler, run func(*http.Server) error) {
+		srv := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(d.log.With("component", "http").Handler(), slog.LevelDebug)}
+		bound(srv)
+		servers = append(servers, srv)
+		wg.Go(func() {
+			if err := run(srv); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				failed <- err
+			}
+		})
+	}
+	if p.TCP != nil {
+		flags := &web.FlagConfig{WebConfigFile: &p.Config.WebConfig}
+		serve(d.public(registry), func(srv *http.Server) error {
+			return web.ServeMultiple([]net.Listener{p.TCP}, srv, flags, d.log.With("component", "http"))
+		})
+	}
+	if p.Unix != nil {
+		serve(d.private(registry), func(srv *http.Server) error { return srv.Serve(p.Unix) })
+	}
+	d.notify(sd.SdNotifyReady)
+	d.log.Info("serving", "listen", p.Config.Listen, "socket", p.Config.Socket.Path, "user", d.uid)
+
+	var err error
+	for running := true; running; {
+		select {
+		case <-ctx.Done():
+			running = false
+		case err = <-failed:
+			d.log.Error("a server ended", "error", err)
+			running = false
+		case <-reload:
+			_ = d.Reload() // it says in the log what was wrong
+		}
+	}
+	d.notify(sd.SdNotifyStopping)
+	stopLoop()
+	err = errors.Join(err, p.Source.Close())
+	d.log.Info("probes detached")
+	err = errors.Join(err, d.shutDown(servers, &wg))
+	if p.Unix != nil {
+		_ = os.Remove(p.Config.Socket.Path) // so that nobody waits for an answer
+	}
+	return err
+}
+
+// shutDown lets requests under way end, for up to drain_timeout.
+func (d *Daemon) shutDown(servers []*http.Server, wg *sync.WaitGroup) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d.conf.Load().DrainTimeout)
+	defer cancel()
+	var errs []error
+	for _, srv := range servers {
+		if err := srv.Shutdown(ctx); err != nil {
+			errs = append(errs, srv.Close())
+			d.log.Warn("requests were cut off", "error", err)
+		}
+	}
+	wg.Wait()
+	if d.record != nil {
+		errs = append(errs, d.record.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// notify tells systemd; there may be none.
+func (d *Daemon) notify(state string) {
+	if _, err := sd.SdNotify(false, state); err != nil {
+		d.log.Warn("telling systemd", "state", state, "error", err)
+	}
+}
+
+// watchdog tells systemd that the daemon lives, as often as it wants to hear it, while
+// readings can be taken.
+func (d *Daemon) watchdog(ctx context.Context) {
+	every, err := sd.SdWatchdogEnabled(false)
+	if err != nil || every == 0 {
+		return
+	}
+	for !wait(ctx, every/3) {
+		d.readings.mu.Lock() // a reading that hangs keeps it
+		d.readings.mu.Unlock()
+		d.notify(sd.SdNotifyWatchdog)
+	}
+}
+
+func (d *Daemon) openRecord(c *config.Config) {
+	if !c.Record.Enabled {
+		return
+	}
+	var err error
+	d.record, err = record.Open(record.Options{
+		Dir: c.Record.Dir, Keep: c.Record.Keep, MaxBytes: int64(c.Record.MaxBytes), Log: d.log.With("component", "record"),
+	})
+	if err != nil {
+		d.record = nil
+		d.unopened.Add(1)
+		d.log.Error("there will be no record", "error", err)
+	}
+}
+
+// keepRecord closes a window every so often and writes it down, until ctx ends.
+func (d *Daemon) keepRecord(ctx context.Context) {
+	for {
+		w, ok := d.readings.closeWindow(ctx)
+		if ok && d.record != nil {
+			d.write(w)
+		}
+		if wait(ctx, d.conf.Load().Record.Every) {
+			return
+		}
+	}
+}
+
+func (d *Daemon) write(w window) {
+	b, err := encodeWindow(w.Measured)
+	if err == nil {
+		err = d.record.Append(w.at, b)
+	}
+	if err != nil {
+		d.log.Error("a snapshot is not in the record", "error", err)
+	}
+}
+
+// Reload reads the configuration again and puts it in force as a whole, or not at all.
+func (d *Daemon) Reload() error {
+	d.reloads.Lock()
+	defer d.reloads.Unlock()
+	d.notify(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", sd.SdNotifyReloading, monotonic().Microseconds()))
+	defer d.notify(sd.SdNotifyReady)
+	err := d.reload()
+	if err != nil {
+		d.refused.Add(1)
+		d.log.Error("the configuration was not reloaded; the one before stays in force", "error", err)
+		return err
+	}
+	d.ok.Add(1)
+	d.loaded.Store(time.Now().UnixNano())
+	d.log.Info("configuration reloaded")
+	return nil
+}
+
+func (d *Daemon) reload() error {
+	next, err := d.load()
+	if err != nil {
+		return err
+	}
+	now := d.conf.Load()
+	if names := config.NeedsRestart(now, next); len(names) > 0 {
+		return fmt.Errorf("%s: changes only at a restart", strings.Join(names, ", "))
+	}
+	if err := d.readings.rewatch(context.Background(), WatchOf(next), ObjectivesOf(next)); err != nil {
+		return fmt.Errorf("changing what is watched: %w", err)
+	}
+	d.level.Set(LevelOf(next))
+	d.conf.Store(next)
+	return nil
+}
+
+// LevelOf is the log level of a configuration.
+func LevelOf(c *config.Config) slog.Level {
+	var l slog.Level
+	_ = l.UnmarshalText([]byte(c.Log.Level)) // it was validated
+	return l
+}
+
+// snapshot is what a scrape sees.
+func (d *Daemon) snapshot() *collectors.Snapshot {
+	c := d.conf.Load()
+	m, taken, err := d.readings.fresh(context.Background())
+	x := &collectors.Snapshot{
+		Measured: m, Taken: taken, OwnNetNS: d.netNS,
+		Daemon: collectors.Daemon{
+			Version: Version, RSSBytes: ownRSS(), CPU: ownCPU(), HelperUp: err == nil,
+			TTFTObjective: c.Objectives.TTFT, GapObjective: c.Objectives.Gap,
+			ReloadsOK: d.ok.Load(), ReloadsRefused: d.refused.Load(), ConfigLoaded: time.Unix(0, d.loaded.Load()),
+			Record: d.recordState(c),
+		},
+	}
+	if rep := d.readings.minute(); rep != nil {
+		x.Findings = rep.Findings
+	}
+	return x
+}
+
+func (d *Daemon) recordState(c *config.Config) *collectors.Record {
+	if !c.Record.Enabled {
+		return nil
+	}
+	out := &collectors.Record{Failures: map[string]uint64{"open": d.unopened.Load()}}
+	if d.record != nil {
+		st := d.record.Stats()
+		maps.Copy(out.Failures, st.Failures)
+		out.Failures["damaged"] = st.Damaged
+		out.Snapshots, out.Bytes, out.Oldest = uint64(st.Snapshots), st.Bytes, st.Oldest
+	}
+	return out
+}
+
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// groupID looks a group up by name or number; -1: none.
+func groupID(name string, log *slog.Logger) int {
+	if name == "" {
+		return -1
+	}
+	if n, err := strconv.Atoi(name); err == nil {
+		return n
+	}
+	id, err := lookupGroup(name)
+	if err != nil {
+		log.Error("the group of the configuration is not there: root alone may ask over the socket", "group", name, "error", err)
+		return -1
+	}
+	return id
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/velo-agent/velo-agent/bpf"
+	"github.com/velo-agent/velo-agent/diagnosis"
+)
+
+const (
+	freshFor       = time.Second // a reading serves all who ask within this time
+	measureTimeout = 10 * time.Second
+	lastMinute     = time.Minute
+)
+
+// readings asks the source, one at a time, and keeps the last answer and the windows
+// of the last minute.
+type readings struct {
+	source Source
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	last    *diagnosis.Measured // cumulative; nil: the source is gone
+	taken   time.Time
+	err     error               // of the last reading
+	begun   *diagnosis.Measured // where the present window began
+	windows []window            // closed ones, oldest first
+	report  *diagnosis.Report   // of the last minute; nil: none yet
+}
+
+// window is what happened between two readings; it ended at the second.
+type window struct {
+	at time.Time
+	*diagnosis.Measured
+}
+
+// fresh returns a reading that is at most freshFor old.
+func (r *readings) fresh(ctx context.Context) (*diagnosis.Measured, time.Time, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.taken) < freshFor {
+		return r.last, r.taken, r.err
+	}
+	return r.last, r.taken, r.read(ctx, false)
+}
+
+// read takes a reading. The lock is held.
+func (r *readings) read(ctx context.Context, forget bool) error {
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	m, err := r.source.Measure(ctx, forget)
+	if err != nil && (r.err == nil || r.err.Error() != err.Error()) {
+		r.log.Error("no reading of the probes", "error", err)
+	}
+	r.last, r.taken, r.err = m, time.Now(), err
+	return err
+}
+
+// close ends the present window and begins the next. ok is false where there is none:
+// at the first reading and where the source is gone.
+func (r *readings) closeWindow(ctx context.Context) (w window, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.begun
+	err := r.read(ctx, true)
+	r.begun = r.last
+	if err != nil || before == nil {
+		if err != nil {
+			r.windows, r.report = nil, nil
+		}
+		return window{}, false
+	}
+	w = window{r.taken, r.last.Since(before)}
+	r.windows = append(r.windows, w)
+	for len(r.windows) > 1 && r.taken.Sub(r.windows[0].at) >= lastMinute {
+		r.windows = r.windows[1:]
+	}
+	r.report = diagnosis.Build(sumOf(r.windows))
+	return w, true
+}
+
+// sumOf adds windows up, of which there is at least one.
+func sumOf(list []window) *diagnosis.Measured {
+	sum := list[0].Measured
+	for _, w := range list[1:] {
+		sum = sum.Add(w.Measured)
+	}
+	return sum
+}
+
+// minute returns the report of the last minute, or of as much as there is.
+func (r *readings) minute() *diagnosis.Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.report
+}
+
+// alive reports whether the source answers.
+func (r *readings) alive() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err == nil && r.last != nil
+}
+
+func (r *readings) rewatch(ctx context.Context, w Watch, o bpf.Objectives) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	return r.source.Rewatch(ctx, w, o)
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import "fmt"
+
+// Validate returns an [*Error] with all that is wrong with c, or nil. What [Load]
+// and [Default] return is valid.
+func (c *Config) Validate() error {
+	e := new(Error)
+	for i := range keys {
+		k := &keys[i]
+		k.kind.check(k.get(c), func(item int, f fault) {
+			e.add(Problem{Key: k.item(item), What: f.what, Remedy: f.remedy})
+		})
+	}
+	for _, m := range c.mismatches() {
+		e.add(Problem{Key: m.keys[0], What: m.what, Remedy: m.remedy})
+	}
+	return e.orNil()
+}
+
+func (k *key) item(i int) string {
+	if i < 0 {
+		return k.name
+	}
+	return fmt.Sprintf("%s[%d]", k.name, i)
+}
+
+// mismatch is values that are right by themselves but not together.
+type mismatch struct {
+	keys []string // the first is the one to change
+	fault
+}
+
+func (c *Config) mismatches() []mismatch {
+	var found []mismatch
+	if !c.Watch.Engines && len(c.Watch.Ports)+len(c.Watch.Cgroups) == 0 {
+		found = append(found, mismatch{[]string{"watch.engines", "watch.ports", "watch.cgroups"}, fault{
+			"nothing would be watched", "set it to true, or name watch.ports or watch.cgroups",
+		}})
+	}
+	if c.Record.Keep < c.Record.Every {
+		found = append(found, mismatch{[]string{"record.keep", "record.every"}, fault{
+			fmt.Sprintf("%s is shorter than record.every, %s", formatDuration(c.Record.Keep), formatDuration(c.Record.Every)),
+			"keep snapshots at least until the next one is taken",
+		}})
+	}
+	return found
+}
