@@ -14,7 +14,7 @@ FOR ?= 15s
 FUZZTIME ?= 20s
 LDFLAGS := -s -w -X github.com/velo-agent/velo-agent/agent.Version=$(VERSION)
 
-.PHONY: help build demo test unit race fuzz lint format gate generate truth bench-probes scale kernels real deps clean
+.PHONY: help build demo test unit race fuzz lint format gate generate truth bench-probes scale daemon-scale soak kernels real deps clean
 
 help: ## list the targets
 	@echo "velo-agent: make TARGET"
@@ -74,6 +74,12 @@ truth: build ## injected delays land in their stages, and TTFT and gaps agree wi
 
 bench-probes: build ## what the probes cost, against the same hooks with empty programs
 	go run ./tests/bench/probes $(ARGS)
+
+daemon-scale: build ## the daemon: scrapes, memory and idle CPU with 10,000 connections, 100 ports, 20 namespaces
+	go run ./tests/bench/daemon $(ARGS)
+
+soak: build ## the daemon for half an hour with engines that restart: first and last five minutes
+	go run ./tests/soak $(ARGS)
 
 scale: build ## ten thousand connections: none missed, how much memory, how long to mark them
 	go run ./tests/bench/scale $(ARGS)

@@ -115,15 +115,12 @@ func (a *Asked) Close() error {
 }
 
 // DiagnoseFrom reports on a window of a source that measures already. Where w names
-// something, the report is of that alone; ErrNotThere: the source does not watch it.
+// something, the report is of that alone.
 func DiagnoseFrom(ctx context.Context, s Source, w Watch, window time.Duration, tell Progress) (*diagnosis.Report, error) {
 	tell("measuring", 0, window)
 	before, err := s.Measure(ctx, false)
 	if err != nil {
 		return nil, err
-	}
-	if len(w.of(before)) == 0 && !w.empty() {
-		return nil, fmt.Errorf("%w: the daemon does not watch it", ErrNotThere)
 	}
 	began := time.Now()
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -140,12 +137,12 @@ func DiagnoseFrom(ctx context.Context, s Source, w Watch, window time.Duration, 
 		return nil, err
 	}
 	m := after.Since(before)
-	m.Ports = w.of(m)
+	m.Ports = w.Of(m)
 	return diagnosis.Build(m), nil
 }
 
-// of returns the ports of m that w names; all where it names none.
-func (w Watch) of(m *diagnosis.Measured) []diagnosis.Port {
+// Of returns the ports of m that w names; all where it names none.
+func (w Watch) Of(m *diagnosis.Measured) []diagnosis.Port {
 	if w.empty() {
 		return m.Ports
 	}
@@ -164,7 +161,7 @@ func (w Watch) of(m *diagnosis.Measured) []diagnosis.Port {
 
 // Of keeps of the report's span what w names. ErrNotThere: nothing of it.
 func (r *Recorded) Of(w Watch) error {
-	r.Ports = w.of(r.Measured)
+	r.Ports = w.Of(r.Measured)
 	if len(r.Ports) == 0 && !w.empty() {
 		return fmt.Errorf("%w: the record has nothing of it in that span", ErrNotThere)
 	}

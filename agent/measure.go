@@ -94,8 +94,18 @@ func (s *Session) Measure() (*diagnosis.Measured, error) {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	if s.sockets != nil {
-		if err := s.readSockets(func(x sockqueue.Socket) { s.seen.tick(x); count(walk, x, s.seen.drops) }); err != nil {
+		listeners := map[uint64]uint32{}
+		err := s.readSockets(func(x sockqueue.Socket) {
+			s.seen.tick(x)
+			count(walk, x, s.seen.drops)
+			if x.State == sockqueue.Listen {
+				listeners[x.Cookie] = s.seen.drops[x.Cookie]
+			}
+		})
+		if err != nil {
 			s.opts.Log.Warn("walking the sockets", "error", err)
+		} else {
+			s.seen.drops = listeners // those that are gone are forgotten
 		}
 	}
 	m.Coverage = append(m.Coverage, s.hidden()...)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/velo-agent/velo-agent/diagnosis"
@@ -84,7 +85,10 @@ func readRecord(read ranger, from, to time.Time) (*Recorded, error) {
 		out.Snapshots++
 		return nil
 	})
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: there is no record: %w", ErrNotThere, err)
+	}
+	if err != nil && out.Snapshots == 0 {
 		return nil, fmt.Errorf("reading the record: %w", err)
 	}
 	out.Damaged += int(got.Damaged)

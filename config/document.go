@@ -59,7 +59,7 @@ func checkBytes(data []byte, bad func(place, fault)) {
 	line := 0
 	for text := range bytes.Lines(data) {
 		line++
-		if i := bytes.IndexByte(text, '\t'); i >= 0 && len(bytes.TrimLeft(text[:i], " ")) == 0 && len(bytes.TrimSpace(text)) > 0 {
+		if i := bytes.IndexByte(text, '\t'); i >= 0 && len(bytes.TrimLeft(text[:i], " ")) == 0 {
 			bad(place{line, i + 1}, fault{"a tab indents the line", "indent with spaces"})
 		}
 		column := 0
@@ -71,7 +71,7 @@ func checkBytes(data []byte, bad func(place, fault)) {
 				bad(at, fault{fmt.Sprintf("the byte 0x%02x is not UTF-8", text[i]), "save the file as UTF-8"})
 				return
 			case r == '\r' && !bytes.HasPrefix(text[i:], []byte("\r\n")), unprintable(r):
-				bad(at, fault{fmt.Sprintf("there is a control character (%U)", r), `delete it, or write it as \u in double quotes`})
+				bad(at, fault{fmt.Sprintf("there is a control character (%U)", r), "delete it"})
 				return
 			}
 		}

@@ -27,8 +27,10 @@ func Show(c *Config) []byte {
 		if section != "" {
 			indent = "  "
 		}
-		for _, line := range wrap(k.help+" "+k.facts(c), 88-len(indent)) {
-			fmt.Fprintf(&b, "%s# %s\n", indent, line)
+		for _, text := range []string{k.help, k.facts(c)} {
+			for _, line := range wrap(text, 88-len(indent)) {
+				fmt.Fprintf(&b, "%s# %s\n", indent, line)
+			}
 		}
 		fmt.Fprintf(&b, "%s%s: %s\n", indent, own, k.kind.text(k.get(c)))
 	}

@@ -105,12 +105,10 @@ func showConfig(c *cli.Context) error {
 		return err
 	}
 	holds, err := config.Load(file)
-	switch {
-	case errors.Is(err, config.ErrConfig):
-		return codeError{exitUsage, err}
-	case err != nil:
+	if err != nil {
 		return err
-	case c.Bool("json"):
+	}
+	if c.Bool("json") {
 		return printed(config.ShowJSON(holds))
 	}
 	return printed(config.Show(holds))

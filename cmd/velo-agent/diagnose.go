@@ -105,18 +105,32 @@ func diagnose(c *cli.Context) error {
 // watch asks the daemon of this node, where there is one that watches the same in the
 // same way, and otherwise looks itself.
 func watch(c *cli.Context, o *agent.Options, window time.Duration, tell agent.Progress) (*diagnosis.Report, error) {
-	own := c.Bool("own") || c.IsSet("accept") || c.IsSet("content")
-	if !own {
-		if d, err := agent.Ask(c.Context, c.String("socket")); err == nil {
-			defer d.Close()
-			r, err := agent.DiagnoseFrom(c.Context, d, o.Watch, window, tell)
-			if err == nil {
-				return r, nil
-			}
-			o.Log.Info("looking without the daemon", "because", err)
+	if d := askedFor(c, o.Watch); d != nil {
+		defer d.Close()
+		r, err := agent.DiagnoseFrom(c.Context, d, o.Watch, window, tell)
+		if err == nil {
+			return r, nil
 		}
+		o.Log.Info("looking without the daemon", "because", err)
 	}
 	return agent.Diagnose(c.Context, *o, window, tell)
+}
+
+// askedFor returns the daemon that watches w, or nil where there is none, or where the
+// flags ask for probes of one's own.
+func askedFor(c *cli.Context, w agent.Watch) *agent.Asked {
+	if c.Bool("own") || c.IsSet("accept") || c.IsSet("content") {
+		return nil
+	}
+	d, err := agent.Ask(c.Context, c.String("socket"))
+	if err != nil {
+		return nil
+	}
+	if m, err := d.Measure(c.Context, false); err != nil || len(w.Of(m)) == 0 {
+		d.Close()
+		return nil
+	}
+	return d
 }
 
 func write(c *cli.Context, w io.Writer, r *diagnosis.Report) error {

@@ -19,13 +19,13 @@ import (
 
 // topSource opens what top reads its figures from, and what is to be closed
 // afterwards.
-var topSource = ownSession
+var topSource = daemonOrOwn
 
 func topCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "top",
 		Usage: "show the ports, their stages and the worst exchanges, live",
-		Description: "Watches as diagnose does and draws each window anew: the ports with their quantiles and\n" +
+		Description: "Watches as diagnose does, or asks the daemon where one runs, and draws each window anew: the ports with their quantiles and\n" +
 			"main stage, the waterfall of one port, the slowest exchanges. 80 columns are enough.\n\n" +
 			"   velo-agent top\n" +
 			"   velo-agent top --port 8000 --interval 5s\n" +
@@ -38,6 +38,8 @@ func topCommand() *cli.Command {
 			&cli.BoolFlag{Name: "once", Usage: "print one window as plain text, and end"},
 			&cli.BoolFlag{Name: "json", Usage: "print the report of one window as JSON (docs/report.schema.json), and end"},
 			&cli.StringFlag{Name: "content", Value: "head", Usage: "`head`: look at the first bytes of first writes, in the kernel, to tell headers from tokens; none: never"},
+			&cli.BoolFlag{Name: "own", Usage: "attach probes of its own, also where a daemon runs"},
+			socketFlag(),
 			// A view may stay open for hours, so the dear rung is asked for by name.
 			&cli.StringFlag{Name: "accept", Value: "cheap", Usage: "`cheap`: bound the wait for accept; exact: see each accept, which slows all system calls where the kernel refuses fexit"},
 		), commonFlags()...),
@@ -98,25 +100,33 @@ func printTop(c *cli.Context, s top.Source, o top.Options) error {
 	return top.WriteText(os.Stdout, report, o)
 }
 
-// ownSession watches in this process.
-func ownSession(c *cli.Context) (top.Source, io.Closer, error) {
+// daemonOrOwn asks the daemon of this node where there is one that watches what is
+// asked for in the way that is asked for, and otherwise watches in this process.
+func daemonOrOwn(c *cli.Context) (top.Source, io.Closer, error) {
 	o, err := options(c)
 	if err != nil {
 		return nil, nil, usage(err)
+	}
+	if d := askedFor(c, o.Watch); d != nil {
+		return narrowed{d, o.Watch}, d, nil
 	}
 	s, err := agent.Open(c.Context, *o)
 	if err != nil {
 		return nil, nil, err
 	}
-	return sessionSource{s}, s, nil
+	return narrowed{agent.InProcess(s), agent.Watch{}}, s, nil
 }
 
-// sessionSource reads a session, which takes milliseconds and needs no context.
-type sessionSource struct{ *agent.Session }
+// narrowed shows the watched ports of a source, and of streams those of each window.
+type narrowed struct {
+	agent.Source
+	watch agent.Watch
+}
 
-func (s sessionSource) Measure(ctx context.Context) (*diagnosis.Measured, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+func (n narrowed) Measure(ctx context.Context) (*diagnosis.Measured, error) {
+	m, err := n.Source.Measure(ctx, true)
+	if err == nil {
+		m.Ports = n.watch.Of(m)
 	}
-	return s.Session.Measure()
+	return m, err
 }
