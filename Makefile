@@ -53,7 +53,7 @@ fuzz: ## feed noise to what reads records, steps, verbs, configurations and segm
 	go test -run '^$$' -fuzz FuzzDecodeRecord -fuzztime $(FUZZTIME) ./bpf
 	go test -run '^$$' -fuzz FuzzServe -fuzztime $(FUZZTIME) ./privileged
 	go test -run '^$$' -fuzz FuzzSegment -fuzztime $(FUZZTIME) ./record
-	go test -run '^$$' -fuzz FuzzLoad -fuzztime $(FUZZTIME) ./config
+	go test -run '^$$' -fuzz FuzzLoad -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./config
 
 lint: ## gofumpt, go vet, staticcheck, clang-format, shellcheck, SPDX lines
 	scripts/lint

@@ -29,6 +29,9 @@ import (
 	"github.com/velo-agent/velo-agent/record"
 )
 
+// listenAgain is how often a daemon whose port is in use tries to have it.
+const listenAgain = 2 * time.Second
+
 // Daemon serves metrics, reports and the record of one source until it is told to
 // stop. It needs no right.
 type Daemon struct {
@@ -100,11 +103,19 @@ func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
 			}
 		})
 	}
-	if p.TCP != nil {
+	serveTCP := func(l net.Listener) {
 		flags := &web.FlagConfig{WebConfigFile: &p.Config.WebConfig}
 		serve(d.public(registry), func(srv *http.Server) error {
-			return web.ServeMultiple([]net.Listener{p.TCP}, srv, flags, d.log.With("component", "http"))
+			return web.ServeMultiple([]net.Listener{l}, srv, flags, d.log.With("component", "http"))
 		})
+	}
+	var again <-chan time.Time // nil: there is nothing to try again
+	if p.TCP != nil {
+		serveTCP(p.TCP)
+	} else if p.Config.Listen != "" {
+		tick := time.NewTicker(listenAgain)
+		defer tick.Stop()
+		again = tick.C
 	}
 	if p.Unix != nil {
 		serve(d.private(registry), func(srv *http.Server) error { return srv.Serve(p.Unix) })
@@ -122,6 +133,11 @@ func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
 			running = false
 		case <-reload:
 			_ = d.Reload() // it says in the log what was wrong
+		case <-again:
+			if l, err := listenTCP(ctx, p.Config.Listen); err == nil {
+				again = nil
+				serveTCP(l)
+			}
 		}
 	}
 	d.notify(sd.SdNotifyStopping)

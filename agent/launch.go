@@ -60,10 +60,12 @@ func Launch(c *config.Config, log *slog.Logger) error {
 		return err
 	}
 	i := inherited{helper: -1, tcp: -1, unix: -1}
-	if i.unix, err = openSocket(c.Socket.Path, id, change, log); err != nil {
+	socket, err := openSocket(c.Socket.Path, id, change, log)
+	if err != nil {
 		return err
 	}
-	if i.tcp, err = openTCP(c.Listen, log); err != nil {
+	tcp, err := openTCP(c.Listen, log)
+	if err != nil {
 		return err
 	}
 	if c.Record.Enabled && change {
@@ -75,6 +77,13 @@ func Launch(c *config.Config, log *slog.Logger) error {
 		if i.helper, i.pid, err = startHelper(c); err != nil {
 			return err
 		}
+	}
+	// Only now, so that the helper has none of the listeners.
+	if i.unix, err = inherit(socket); err != nil {
+		return err
+	}
+	if i.tcp, err = inherit(tcp); err != nil {
+		return err
 	}
 	return privileged.Become(id, change, os.Args, append(os.Environ(), inheritedVar+"="+i.String()))
 }
@@ -92,15 +101,15 @@ func startHelper(c *config.Config) (fd, pid int, err error) {
 	return fd, cmd.Process.Pid, err
 }
 
-// openSocket listens on the Unix socket and returns its descriptor. Who may ask is
+// openSocket listens on the Unix socket; nil: it will not be served. Who may ask is
 // decided by the peer's credentials.
-func openSocket(path string, id privileged.Identity, change bool, log *slog.Logger) (int, error) {
+func openSocket(path string, id privileged.Identity, change bool, log *slog.Logger) (*os.File, error) {
 	if path == "" {
-		return -1, nil
+		return nil, nil
 	}
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		c.Close()
-		return -1, fmt.Errorf("%w: it answers on %s; stop it first, or give this one another socket.path", ErrRunning, path)
+		return nil, fmt.Errorf("%w: it answers on %s; stop it first, or give this one another socket.path", ErrRunning, path)
 	}
 	folder := filepath.Dir(path)
 	var err error
@@ -110,9 +119,7 @@ func openSocket(path string, id privileged.Identity, change bool, log *slog.Logg
 		err = os.MkdirAll(folder, 0o755)
 	}
 	if err == nil {
-		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
+		err = removeSocket(path)
 	}
 	if err != nil {
 		return withoutSocket(path, err, log)
@@ -130,17 +137,43 @@ func openSocket(path string, id privileged.Identity, change bool, log *slog.Logg
 			return withoutSocket(path, err, log)
 		}
 	}
-	return fdOf(l.(*net.UnixListener))
+	return fileOf(l.(*net.UnixListener))
 }
 
-func withoutSocket(path string, err error, log *slog.Logger) (int, error) {
+// removeSocket removes what an earlier daemon left, and nothing else.
+func removeSocket(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s is there and no socket: give the daemon another socket.path", path)
+	}
+	return os.Remove(path)
+}
+
+func withoutSocket(path string, err error, log *slog.Logger) (*os.File, error) {
 	log.Error("the daemon will not answer verbs on this node", "socket", path, "error", err)
-	return -1, nil
+	return nil, nil
 }
 
-// ownFolder makes a folder and gives it to the daemon's user.
+// ownFolder makes a folder for the daemon's user. One that is there already goes to
+// that user only while it is empty, like a volume: others may be /run or /tmp.
 func ownFolder(path string, mode fs.FileMode, id privileged.Identity) error {
-	if err := os.MkdirAll(path, mode); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	err := os.Mkdir(path, mode)
+	if errors.Is(err, fs.ErrExist) {
+		info, serr := os.Stat(path)
+		entries, rerr := os.ReadDir(path)
+		if err = errors.Join(serr, rerr); err == nil && (len(entries) > 0 || info.Mode()&0o002 != 0) {
+			return nil
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return os.Chown(path, id.UID, id.GID)
@@ -148,16 +181,16 @@ func ownFolder(path string, mode fs.FileMode, id privileged.Identity) error {
 
 // openTCP listens with the rights of the first start; where the port is in use, the
 // second goes on trying.
-func openTCP(address string, log *slog.Logger) (int, error) {
+func openTCP(address string, log *slog.Logger) (*os.File, error) {
 	if address == "" {
-		return -1, nil
+		return nil, nil
 	}
 	l, err := listenTCP(context.Background(), address)
 	if err != nil {
-		log.Error("metrics are not served yet", "listen", address, "error", err)
-		return -1, nil
+		log.Error("metrics are not served yet; trying again", "listen", address, "error", err)
+		return nil, nil
 	}
-	return fdOf(l.(*net.TCPListener))
+	return fileOf(l.(*net.TCPListener))
 }
 
 // listenTCP listens without MPTCP: whoever scrapes has no use for it.
@@ -167,10 +200,18 @@ func listenTCP(ctx context.Context, address string) (net.Listener, error) {
 	return lc.Listen(ctx, "tcp", address)
 }
 
-func fdOf(l interface{ File() (*os.File, error) }) (int, error) {
+func fileOf(l interface{ File() (*os.File, error) }) (*os.File, error) {
 	f, err := l.File()
 	if err != nil {
-		return -1, fmt.Errorf("passing a listener on: %w", err)
+		return nil, fmt.Errorf("passing a listener on: %w", err)
+	}
+	return f, nil
+}
+
+// inherit passes a file on at exec; -1: there is none.
+func inherit(f *os.File) (int, error) {
+	if f == nil {
+		return -1, nil
 	}
 	return privileged.Inherit(f)
 }

@@ -69,8 +69,8 @@ func TestNeedsRestart(t *testing.T) {
 		{"listen", func(c *Config) { c.Listen = "" }, []string{"listen"}},
 		{"all", func(c *Config) {
 			c.Record.Dir, c.User, c.WebConfig, c.Listen = "/r", "velo", "/w", ":1"
-			c.Socket, c.Probes.Enabled = Socket{"/s", "g"}, false
-		}, []string{"listen", "web_config", "socket.path", "socket.group", "user", "probes.enabled", "record.dir"}},
+			c.Socket, c.Probes.Enabled, c.Probes.Content, c.Record.Keep = Socket{"/s", "g"}, false, "none", time.Hour
+		}, []string{"listen", "web_config", "socket.path", "socket.group", "user", "probes.enabled", "probes.content", "record.dir", "record.keep"}},
 	} {
 		next := Default()
 		c.change(next)

@@ -131,20 +131,27 @@ var (
 // shortest beginning of the file that fails with the same words.
 func syntaxError(data []byte) (place, fault) {
 	fails := func(n int) string {
+		for n < len(data) && !utf8.RuneStart(data[n]) {
+			n--
+		}
 		// The parser forgets the line of what begins in the first.
 		_, _, err := documents(append([]byte("\n"), data[:n]...))
 		return fmt.Sprint(err)
 	}
 	whole := fails(len(data))
 	end := sort.Search(len(data), func(n int) bool { return fails(n) == whole })
-	_, last := utf8.DecodeLastRune(data[:end])
-	before := data[:end-last]
-	at := place{bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1}
 	if m := unknownAnchor.FindStringSubmatch(whole); m != nil {
-		at.column -= utf8.RuneCountInString(m[1])
-		return at, noAlias
+		return placeOf(data, bytes.LastIndex(data[:end], []byte("*"+m[1]))), noAlias
 	}
-	return at, fault{"this is not YAML: " + lineInError.ReplaceAllString(whole, ""), "see to quotes, brackets, colons and indentation here"}
+	_, last := utf8.DecodeLastRune(data[:end])
+	return placeOf(data, end-last), fault{"this is not YAML: " + lineInError.ReplaceAllString(whole, ""), "see to quotes, brackets, colons and indentation here"}
+}
+
+// placeOf is where the byte of this index is; of one before all, the first.
+func placeOf(data []byte, index int) place {
+	before := data[:max(index, 0)]
+	begin := bytes.LastIndexByte(before, '\n') + 1
+	return place{bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[begin:]) + 1}
 }
 
 var noAlias = fault{"anchors and aliases are not read", "write the value out"}

@@ -13,7 +13,7 @@ import (
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
 		"", "{", "user: a\n---\n", "a: &a [*a]\n", "watch: {ports: [8000, 8080]}\n", "\xff", "\t- x", "? {}\n: []\n",
-		"record: {max_bytes: 2GiB, keep: 48h}\nlog:\n  level: 'warn'\n", "socket: {path: \"/\\u00e9\"}\n", "%YAML 1.1\n---\n...\n", "a: |\n  b\n",
+		"record: {max_bytes: 2GiB, keep: 48h}\nlog:\n  level: 'warn'\n", "socket: {path: \"/\\u00e9\"}\n", "%YAML 1.1\n---\n...\n", "a: |\n  b\n", "*000C8\nՑ$",
 	} {
 		f.Add([]byte(seed))
 	}

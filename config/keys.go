@@ -82,23 +82,23 @@ var keys = []key{
 		help: "Attach the eBPF probes. Without them there are listeners, queues and host facts, and no stages.",
 	},
 	{
-		name: "probes.accept", field: func(c *Config) any { return &c.Probes.Accept }, standard: "cheap", kind: single{choice{"exact", "cheap"}},
+		name: "probes.accept", field: func(c *Config) any { return &c.Probes.Accept }, standard: "cheap", kind: single{choice{"exact", "cheap"}}, restart: true,
 		help: "exact: see each accept, which slows all system calls where the kernel refuses fexit. cheap: bound it.",
 	},
 	{
-		name: "probes.content", field: func(c *Config) any { return &c.Probes.Content }, standard: "head", kind: single{choice{"head", "none"}},
+		name: "probes.content", field: func(c *Config) any { return &c.Probes.Content }, standard: "head", kind: single{choice{"head", "none"}}, restart: true,
 		help: "head: look at the first bytes of first writes, in the kernel, to tell headers from tokens. none: never.",
 	},
 	{
-		name: "probes.scheduler", field: func(c *Config) any { return &c.Probes.Scheduler }, standard: true, kind: single{onOff{}},
+		name: "probes.scheduler", field: func(c *Config) any { return &c.Probes.Scheduler }, standard: true, kind: single{onOff{}}, restart: true,
 		help: "Attach the scheduler's hooks, which tell how long a woken thread waited for a CPU.",
 	},
 	{
-		name: "probes.send_start", field: func(c *Config) any { return &c.Probes.SendStart }, standard: true, kind: single{onOff{}},
+		name: "probes.send_start", field: func(c *Config) any { return &c.Probes.SendStart }, standard: true, kind: single{onOff{}}, restart: true,
 		help: "Attach the hook at the start of a send. Without it an exchange costs less, and the time of a blocked write counts as engine.",
 	},
 	{
-		name: "record.enabled", field: func(c *Config) any { return &c.Record.Enabled }, standard: true, kind: single{onOff{}},
+		name: "record.enabled", field: func(c *Config) any { return &c.Record.Enabled }, standard: true, kind: single{onOff{}}, restart: true,
 		help: "Keep the record: snapshots of the figures, for `velo-agent diagnose --at`. It holds no content of traffic.",
 	},
 	{
@@ -110,11 +110,11 @@ var keys = []key{
 		help: "The time from one snapshot to the next.",
 	},
 	{
-		name: "record.keep", field: func(c *Config) any { return &c.Record.Keep }, standard: 24 * time.Hour, kind: single{span{time.Minute, 31 * 24 * time.Hour}},
+		name: "record.keep", field: func(c *Config) any { return &c.Record.Keep }, standard: 24 * time.Hour, kind: single{span{time.Minute, 31 * 24 * time.Hour}}, restart: true,
 		help: "How long snapshots are kept.",
 	},
 	{
-		name: "record.max_bytes", field: func(c *Config) any { return &c.Record.MaxBytes }, standard: 256 * MiB, kind: single{size{MiB, TiB}},
+		name: "record.max_bytes", field: func(c *Config) any { return &c.Record.MaxBytes }, standard: 256 * MiB, kind: single{size{MiB, TiB}}, restart: true,
 		help: "The most that the record may take on disk. The oldest snapshots go first.",
 	},
 	{
@@ -122,7 +122,7 @@ var keys = []key{
 		help: "The least severity that is logged.",
 	},
 	{
-		name: "log.format", field: func(c *Config) any { return &c.Log.Format }, standard: "text", kind: single{choice{"text", "json"}},
+		name: "log.format", field: func(c *Config) any { return &c.Log.Format }, standard: "text", kind: single{choice{"text", "json"}}, restart: true,
 		help: "How lines of the log are written.",
 	},
 	{

@@ -108,7 +108,7 @@ func TestProblems(t *testing.T) {
 			"f:1:8: anchors and aliases are not read: write the value out",
 			"f:2:6: anchors and aliases are not read: write the value out",
 		}},
-		{"alias of nothing", "user: *who\n", []string{"f:1:7: anchors and aliases are not read: write the value out"}},
+		{"alias of nothing", "user: *who\nlisten: é\n", []string{"f:1:7: anchors and aliases are not read: write the value out"}},
 		{"merge", "<<: {user: a}\n", []string{"f:1:1: <<: anchors and aliases are not read: write the value out"}},
 		{"tag", "user: !!str 5\n", []string{`f:1:7: the tag "!!str" is not read: write the value without it`}},
 		{"not UTF-8", "user: a\nlisten: é\xff\n", []string{"f:2:10: the byte 0xff is not UTF-8: save the file as UTF-8"}},

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"testing"
 )
 
@@ -20,32 +21,35 @@ const (
 // reference is the generated end of the docs page.
 func reference() []byte {
 	var b bytes.Buffer
-	last := "none yet"
-	for i := range keys {
-		k := &keys[i]
-		section, _ := k.split()
-		if section != last && (section != "" || i == 0 || last != "") {
-			title := "At the top"
-			if section != "" {
-				title = "`" + section + "`"
+	for _, name := range append([]string{""}, namesIn("")...) {
+		switch {
+		case name == "":
+			b.WriteString("\n### At the top\n\n")
+		case sections[name] == "":
+			continue
+		default:
+			fmt.Fprintf(&b, "\n### `%s`\n\n%s\n\n", name, sections[name])
+		}
+		b.WriteString("| key | default | values | at reload | meaning |\n|---|---|---|---|---|\n")
+		for i := range keys {
+			k := &keys[i]
+			if section, _ := k.split(); section == name {
+				b.WriteString(k.tableRow())
 			}
-			fmt.Fprintf(&b, "\n### %s\n\n", title)
-			if section != "" {
-				fmt.Fprintf(&b, "%s\n\n", sections[section])
-			}
-			b.WriteString("| key | default | values | at reload | meaning |\n|---|---|---|---|---|\n")
 		}
-		last = section
-		values, reload := k.kind.says(), "changes"
-		if values == "" {
-			values = "true or false"
-		}
-		if k.restart {
-			reload = "needs a restart"
-		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", k.name, k.kind.text(k.standard), values, reload, k.help)
 	}
 	return b.Bytes()
+}
+
+func (k *key) tableRow() string {
+	values, reload := k.kind.says(), "changes"
+	if values == "" {
+		values = "true or false"
+	}
+	if k.restart {
+		reload = "needs a restart"
+	}
+	return fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |\n", k.name, k.kind.text(k.standard), values, reload, k.help)
 }
 
 func TestReferenceIsInTheDocs(t *testing.T) {
@@ -65,5 +69,23 @@ func TestReferenceIsInTheDocs(t *testing.T) {
 	}
 	if err := os.WriteFile(docsPage, append(append(before, referenceBegin...), reference()...), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+func TestExamplesOfTheDocs(t *testing.T) {
+	page, err := os.ReadFile(docsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := yamlBlock.FindAllSubmatch(page, -1)
+	if len(examples) < 3 {
+		t.Errorf("%d examples found", len(examples))
+	}
+	for _, e := range examples {
+		if _, err := loadText(string(e[1])); err != nil {
+			t.Errorf("%s%v", e[1], err)
+		}
 	}
 }

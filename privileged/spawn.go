@@ -31,11 +31,13 @@ func Spawn(cmd *exec.Cmd) (*os.File, error) {
 	return ours, nil
 }
 
-// Inherit makes f survive exec and returns its number there.
+// Inherit closes f and returns a copy of its descriptor that survives exec: one that
+// no finalizer closes before.
 func Inherit(f *os.File) (int, error) {
-	fd := int(f.Fd())
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
-		return 0, fmt.Errorf("keeping descriptor %d open: %w", fd, err)
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, 0)
+	if err != nil {
+		return 0, fmt.Errorf("keeping %s open: %w", f.Name(), err)
 	}
 	return fd, nil
 }

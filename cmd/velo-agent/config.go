@@ -34,7 +34,7 @@ func configCommand() *cli.Command {
 			{
 				Name: "show", Usage: "print what holds: every key, explained, changed ones marked", ArgsUsage: "[FILE]",
 				Description: "Reads as config check does. What is printed is itself a configuration.\n\n" +
-					"   velo-agent config show | grep -B3 -A1 CHANGED\n" +
+					"   velo-agent config show | grep -A1 CHANGED\n" +
 					"   velo-agent config show --json ./velo-agent.yaml\n\n" +
 					"Exit codes: 0 printed, 2 the configuration is wrong, or cannot be read.",
 				Flags:  []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print it as JSON, without explanations"}},
