@@ -4,31 +4,35 @@ package agent
 
 import (
 	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
 )
 
 // cached serves one answer to all who ask for the same form of it within freshFor:
-// several scrapers cost little more than one.
+// several scrapers cost little more than one. Answers are made one at a time; nobody
+// is refused because others ask much.
 type cached struct {
 	next http.Handler
 
-	mu   sync.Mutex
-	kept map[string]*answer // by what was negotiated; at most maxForms
+	mu   sync.Mutex           // held while an answer is made
+	kept map[string]*response // by form; at most maxForms
 }
 
-// maxForms bounds what odd headers can make the daemon keep.
+// maxForms bounds how many answers are kept.
 const maxForms = 8
 
-type answer struct {
-	mu   sync.Mutex // held while it is made
-	at   time.Time
-	last *response
-}
-
-// response takes the place of the client while an answer is made.
+// response takes the place of the client while an answer is made, and is not changed
+// afterwards: a slow client holds nobody up.
 type response struct {
+	at     time.Time
 	status int
 	header http.Header
 	body   bytes.Buffer
@@ -39,16 +43,11 @@ func (a *response) WriteHeader(status int)      { a.status = status }
 func (a *response) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 func newCached(next http.Handler) http.Handler {
-	return &cached{next: next, kept: map[string]*answer{}}
+	return &cached{next: next, kept: map[string]*response{}}
 }
 
 func (c *cached) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.RawQuery != "" {
-		c.next.ServeHTTP(w, r)
-		return
-	}
-	a := c.answer(r.Header.Get("Accept") + "\x00" + r.Header.Get("Accept-Encoding"))
-	made := a.made(c.next, r)
+	made := c.answer(r)
 	for k, v := range made.header {
 		w.Header()[k] = v
 	}
@@ -56,29 +55,57 @@ func (c *cached) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(made.body.Bytes())
 }
 
-// made returns the answer, made anew where it is old. What it returns is not changed
-// any more: a slow client holds nobody up.
-func (a *answer) made(next http.Handler, r *http.Request) *response {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.last == nil || time.Since(a.at) >= freshFor {
-		a.last = &response{status: http.StatusOK, header: http.Header{}}
-		next.ServeHTTP(a.last, r)
-		a.at = time.Now()
-	}
-	return a.last
-}
-
-func (c *cached) answer(form string) *answer {
+func (c *cached) answer(r *http.Request) *response {
+	r = r.Clone(context.WithoutCancel(r.Context())) // others get the answer too
+	form := negotiate(r)
+	part := r.URL.Query().Has("name[]") // some families of the page
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := c.kept[form]
-	if a == nil {
-		if len(c.kept) >= maxForms {
-			clear(c.kept)
-		}
-		a = &answer{}
-		c.kept[form] = a
+	if a := c.kept[form]; a != nil && !part && time.Since(a.at) < freshFor {
+		return a
 	}
+	a := &response{status: http.StatusOK, header: http.Header{}}
+	c.next.ServeHTTP(a, r)
+	if r.Header.Get("Accept-Encoding") == "gzip" {
+		a.compress()
+	}
+	a.at = time.Now()
+	if part || a.status != http.StatusOK {
+		return a
+	}
+	if len(c.kept) >= maxForms {
+		clear(c.kept)
+	}
+	c.kept[form] = a
 	return a
+}
+
+// compress packs the answer fast rather than well: a page says the same many times.
+func (a *response) compress() {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	if err == nil {
+		_, err = w.Write(a.body.Bytes())
+		err = errors.Join(err, w.Close())
+	}
+	if err != nil {
+		return // it is served as it is
+	}
+	a.body = b
+	a.header.Set("Content-Encoding", "gzip")
+	a.header.Del("Content-Length")
+}
+
+// negotiate returns the form that r asks for, of which there are few, and leaves of
+// what r accepts just that encoding.
+func negotiate(r *http.Request) string {
+	encoding := "identity"
+	for e := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, q, _ := strings.Cut(strings.ReplaceAll(e, " ", ""), ";q=")
+		if weight, err := strconv.ParseFloat(q, 64); name == "gzip" && (err != nil || weight > 0) {
+			encoding = name
+		}
+	}
+	r.Header.Set("Accept-Encoding", encoding)
+	return string(expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)) + " " + encoding
 }

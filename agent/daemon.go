@@ -85,7 +85,8 @@ func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
 	d.openRecord(p.Config)
 
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.New(d.snapshot), runtimes.NewGoCollector(), runtimes.NewProcessCollector(runtimes.ProcessCollectorOpts{}))
+	registry.MustRegister(runtimes.NewGoCollector(), runtimes.NewProcessCollector(runtimes.ProcessCollectorOpts{}))
+	page := collectors.New(d.snapshot, registry)
 	loop, stopLoop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { d.keepRecord(loop) })
@@ -105,7 +106,7 @@ func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
 	}
 	serveTCP := func(l net.Listener) {
 		flags := &web.FlagConfig{WebConfigFile: &p.Config.WebConfig}
-		serve(d.public(registry), func(srv *http.Server) error {
+		serve(d.public(page), func(srv *http.Server) error {
 			return web.ServeMultiple([]net.Listener{l}, srv, flags, d.log.With("component", "http"))
 		})
 	}
@@ -118,7 +119,7 @@ func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
 		again = tick.C
 	}
 	if p.Unix != nil {
-		serve(d.private(registry), func(srv *http.Server) error { return srv.Serve(p.Unix) })
+		serve(d.private(page), func(srv *http.Server) error { return srv.Serve(p.Unix) })
 	}
 	d.notify(sd.SdNotifyReady)
 	d.log.Info("serving", "listen", p.Config.Listen, "socket", p.Config.Socket.Path, "user", d.uid)
@@ -184,8 +185,7 @@ func (d *Daemon) watchdog(ctx context.Context) {
 		return
 	}
 	for !wait(ctx, every/3) {
-		d.readings.mu.Lock() // a reading that hangs keeps it
-		d.readings.mu.Unlock()
+		d.readings.idle() // one that hangs keeps it
 		d.notify(sd.SdNotifyWatchdog)
 	}
 }
@@ -207,13 +207,9 @@ func (d *Daemon) openRecord(c *config.Config) {
 
 // keepRecord closes a window every so often and writes it down, until ctx ends.
 func (d *Daemon) keepRecord(ctx context.Context) {
-	for {
-		w, ok := d.readings.closeWindow(ctx)
-		if ok && d.record != nil {
+	for !wait(ctx, d.conf.Load().Record.Every) {
+		if w, ok := d.readings.closeWindow(ctx); ok && d.record != nil {
 			d.write(w)
-		}
-		if wait(ctx, d.conf.Load().Record.Every) {
-			return
 		}
 	}
 }

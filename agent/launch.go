@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -228,8 +229,13 @@ func Inherited() (*Second, error) {
 // Second is the second start: what the first left open.
 type Second struct{ fds inherited }
 
+// thrift makes the collector run early: a node's memory is for its models, and what
+// is garbage here is made once a scrape.
+func thrift() { debug.SetGCPercent(25) }
+
 // Serve is the daemon without rights, from start to end.
 func (s *Second) Serve(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
+	thrift()
 	var err error
 	if p.TCP, err = listenerOf(s.fds.tcp); err != nil {
 		return err
@@ -310,6 +316,7 @@ func RunHelper(ctx context.Context, log *slog.Logger) error {
 		return fmt.Errorf("%w; the helper is started by `velo-agent run`, not by hand", err)
 	}
 	defer conn.Close()
+	thrift()
 	h := NewHelper(ctx, log)
 	return errors.Join(privileged.Serve(conn, h.Verbs(), KindOf), h.Close())
 }

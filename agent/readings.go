@@ -28,7 +28,7 @@ type readings struct {
 	last    *diagnosis.Measured // cumulative; nil: the source is gone
 	taken   time.Time
 	err     error               // of the last reading
-	begun   *diagnosis.Measured // where the present window began
+	begun   *diagnosis.Measured // where the present window began; nil: with the source
 	windows []window            // closed ones, oldest first
 	report  *diagnosis.Report   // of the last minute; nil: none yet
 }
@@ -43,39 +43,47 @@ type window struct {
 func (r *readings) fresh(ctx context.Context) (*diagnosis.Measured, time.Time, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.taken) < freshFor {
-		return r.last, r.taken, r.err
+	if time.Since(r.taken) >= freshFor {
+		_ = r.read(ctx, false) // it is kept
 	}
-	return r.last, r.taken, r.read(ctx, false)
+	return r.last, r.taken, r.err
 }
 
-// read takes a reading. The lock is held.
+// now takes a reading for who asks: two of them make a window, however short.
+func (r *readings) now(ctx context.Context) (*diagnosis.Measured, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.read(ctx, false)
+	return r.last, err
+}
+
+// read takes a reading. The lock is held. Who asked may go away meanwhile: a helper
+// whose answer is not awaited would be given up for good.
 func (r *readings) read(ctx context.Context, forget bool) error {
-	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), measureTimeout)
 	defer cancel()
 	m, err := r.source.Measure(ctx, forget)
-	if err != nil && (r.err == nil || r.err.Error() != err.Error()) {
+	if err != nil && r.err == nil {
 		r.log.Error("no reading of the probes", "error", err)
 	}
 	r.last, r.taken, r.err = m, time.Now(), err
 	return err
 }
 
-// close ends the present window and begins the next. ok is false where there is none:
-// at the first reading and where the source is gone.
+// closeWindow ends the present window, the first of which began with the source, and
+// begins the next. ok is false where there is no reading; the window then goes on.
 func (r *readings) closeWindow(ctx context.Context) (w window, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.begun
-	err := r.read(ctx, true)
-	r.begun = r.last
-	if err != nil || before == nil {
-		if err != nil {
-			r.windows, r.report = nil, nil
-		}
+	if r.read(ctx, true) != nil {
+		r.windows, r.report = nil, nil
 		return window{}, false
 	}
-	w = window{r.taken, r.last.Since(before)}
+	w = window{r.taken, r.last}
+	if r.begun != nil {
+		w.Measured = r.last.Since(r.begun)
+	}
+	r.begun = r.last
 	r.windows = append(r.windows, w)
 	for len(r.windows) > 1 && r.taken.Sub(r.windows[0].at) >= lastMinute {
 		r.windows = r.windows[1:]
@@ -100,11 +108,10 @@ func (r *readings) minute() *diagnosis.Report {
 	return r.report
 }
 
-// alive reports whether the source answers.
-func (r *readings) alive() bool {
+// idle waits until no reading is under way.
+func (r *readings) idle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.err == nil && r.last != nil
 }
 
 func (r *readings) rewatch(ctx context.Context, w Watch, o bpf.Objectives) error {

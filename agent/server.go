@@ -23,10 +23,10 @@ const (
 )
 
 // public is what everyone who reaches the port may ask.
-func (d *Daemon) public(registry *prometheus.Registry) *http.ServeMux {
+func (d *Daemon) public(page prometheus.Gatherer) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", newCached(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		EnableOpenMetrics: true, MaxRequestsInFlight: 8, Timeout: 30 * time.Second, ErrorHandling: promhttp.ContinueOnError,
+	mux.Handle("GET /metrics", newCached(promhttp.HandlerFor(page, promhttp.HandlerOpts{
+		EnableOpenMetrics: true, DisableCompression: true, ErrorHandling: promhttp.ContinueOnError,
 	})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", d.ready)
@@ -39,10 +39,10 @@ func (d *Daemon) public(registry *prometheus.Registry) *http.ServeMux {
 
 // private is what is asked over the Unix socket: also what changes the daemon, and
 // the figures that verbs on this node compute from.
-func (d *Daemon) private(registry *prometheus.Registry) http.Handler {
-	mux := d.public(registry)
+func (d *Daemon) private(page prometheus.Gatherer) http.Handler {
+	mux := d.public(page)
 	mux.HandleFunc("GET /api/v1/measured", func(w http.ResponseWriter, r *http.Request) {
-		m, _, err := d.readings.fresh(r.Context())
+		m, err := d.readings.now(r.Context())
 		if err != nil || m == nil {
 			http.Error(w, fmt.Sprintf("no figures: %v", err), http.StatusServiceUnavailable)
 			return
@@ -72,8 +72,8 @@ func (d *Daemon) private(registry *prometheus.Registry) http.Handler {
 
 // ready is yes while probes answer: without them there are metrics still, but not
 // those that anyone waits for.
-func (d *Daemon) ready(w http.ResponseWriter, _ *http.Request) {
-	if d.readings.alive() {
+func (d *Daemon) ready(w http.ResponseWriter, r *http.Request) {
+	if m, _, err := d.readings.fresh(r.Context()); err == nil && m != nil {
 		fmt.Fprintln(w, "ok")
 		return
 	}

@@ -24,14 +24,19 @@ const (
 )
 
 // Histogram is a distribution of durations. The zero value is empty and ready. It
-// holds the buckets between its smallest and its largest sample alone, so an empty
-// one costs nothing. Copies share their buckets: add to one of them only.
+// holds the buckets in use alone, so an idle port's costs next to nothing. Copies
+// share their buckets: add to one of them only.
 type Histogram struct {
-	first   int           // the bucket of counts[0]
-	counts  []uint64      // up to the last bucket in use
+	used    []used        // in the order of their buckets
 	Total   uint64        // number of samples
 	SumTime time.Duration // exact, not estimated from the buckets
 	MaxTime time.Duration // 0 where the maximum is not known
+}
+
+// used is a bucket that holds samples.
+type used struct {
+	bucket uint32
+	n      uint64
 }
 
 // Bucket returns the index of the bucket that d falls in.
@@ -74,30 +79,26 @@ func (h *Histogram) AddBucket(i int, n uint64) {
 	if n == 0 {
 		return
 	}
-	h.cover(i, i)
-	h.counts[i-h.first] += n
 	h.Total += n
+	at, there := h.find(i)
+	if !there {
+		h.used = slices.Insert(h.used, at, used{bucket: uint32(i)})
+	}
+	h.used[at].n += n
 }
 
-// cover makes room for the buckets from low to high.
-func (h *Histogram) cover(low, high int) {
-	if len(h.counts) == 0 {
-		h.first = low
+func (h *Histogram) find(bucket int) (at int, there bool) {
+	if n := len(h.used); n == 0 || int(h.used[n-1].bucket) < bucket {
+		return n, false // they mostly come in order
 	}
-	if low < h.first {
-		h.counts = slices.Insert(h.counts, 0, make([]uint64, h.first-low)...)
-		h.first = low
-	}
-	if n := high + 1 - h.first; n > len(h.counts) {
-		h.counts = append(h.counts, make([]uint64, n-len(h.counts))...)
-	}
+	return slices.BinarySearchFunc(h.used, bucket, func(u used, b int) int { return int(u.bucket) - b })
 }
 
 // Used yields the buckets that hold samples, in order, and how many.
 func (h *Histogram) Used() iter.Seq2[int, uint64] {
 	return func(yield func(int, uint64) bool) {
-		for i, n := range h.counts {
-			if n > 0 && !yield(h.first+i, n) {
+		for _, u := range h.used {
+			if !yield(int(u.bucket), u.n) {
 				return
 			}
 		}
@@ -106,11 +107,22 @@ func (h *Histogram) Used() iter.Seq2[int, uint64] {
 
 // Merge adds the samples of other.
 func (h *Histogram) Merge(other *Histogram) {
-	if len(other.counts) > 0 {
-		h.cover(other.first, other.first+len(other.counts)-1)
+	a, b := h.used, other.used
+	if len(b) > 0 {
+		h.used = make([]used, 0, len(a)+len(b))
 	}
-	for i, n := range other.Used() {
-		h.counts[i-h.first] += n
+	for len(b) > 0 {
+		switch {
+		case len(a) == 0 || b[0].bucket < a[0].bucket:
+			h.used, b = append(h.used, b[0]), b[1:]
+		case a[0].bucket < b[0].bucket:
+			h.used, a = append(h.used, a[0]), a[1:]
+		default:
+			h.used, a, b = append(h.used, used{a[0].bucket, a[0].n + b[0].n}), a[1:], b[1:]
+		}
+	}
+	if len(other.used) > 0 {
+		h.used = append(h.used, a...)
 	}
 	h.Total += other.Total
 	h.SumTime += other.SumTime
@@ -139,13 +151,13 @@ func (h *Histogram) Since(earlier *Histogram) *Histogram {
 
 func (h *Histogram) clone() *Histogram {
 	c := *h
-	c.counts = slices.Clone(h.counts)
+	c.used = slices.Clone(h.used)
 	return &c
 }
 
 func (h *Histogram) in(bucket int) uint64 {
-	if i := bucket - h.first; i >= 0 && i < len(h.counts) {
-		return h.counts[i]
+	if at, there := h.find(bucket); there {
+		return h.used[at].n
 	}
 	return 0
 }
@@ -162,10 +174,10 @@ func (h *Histogram) Max() time.Duration {
 	if h.MaxTime > 0 {
 		return h.MaxTime
 	}
-	if len(h.counts) == 0 {
+	if len(h.used) == 0 {
 		return 0
 	}
-	_, high := BucketBounds(h.first + len(h.counts) - 1)
+	_, high := BucketBounds(int(h.used[len(h.used)-1].bucket))
 	return high
 }
 

@@ -122,8 +122,10 @@ type PortFigures struct {
 
 // Port reads the figures at index.
 func (m *Maps) Port(index int) (*PortFigures, error) {
-	var p mapsPort
-	if err := m.collection.Maps["ports"].Lookup(uint32(index), &p); err != nil {
+	m.reading.Lock()
+	defer m.reading.Unlock()
+	p := &m.port
+	if err := m.collection.Maps["ports"].Lookup(uint32(index), p); err != nil {
 		return nil, fmt.Errorf("reading the figures of port index %d: %w", index, err)
 	}
 	f := &PortFigures{
@@ -167,8 +169,10 @@ func giveRest(stages *[attribution.NumStages]attribution.Histogram, total time.D
 // the first bucket, so these are what is missing from the expected number.
 func (h *mapsHist) histogram(expected uint64) attribution.Histogram {
 	out := attribution.Histogram{SumTime: time.Duration(h.Sum), MaxTime: time.Duration(h.Max)}
-	for i, n := range h.Counts {
-		out.AddBucket(i, uint64(n))
+	if h.Max > 0 { // most are empty
+		for i, n := range h.Counts {
+			out.AddBucket(i, uint64(n))
+		}
 	}
 	if expected > out.Total {
 		out.AddBucket(0, expected-out.Total)

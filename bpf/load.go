@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -18,6 +19,9 @@ import (
 type Maps struct {
 	collection *ebpf.Collection
 	programs   map[string]*ebpf.Program // attached, by name
+
+	reading sync.Mutex
+	port    mapsPort // what is being read: 100 KiB, used again and again
 }
 
 // NewMaps creates the shared maps. Errors wrap the ladder's sentinels.

@@ -107,10 +107,11 @@ func TestFigures(t *testing.T) {
 	p.TtftAtOnce.Counts[attribution.Bucket(time.Millisecond)] = 1
 	p.TtftLater.Sum, p.TtftLater.Max = 2e6, 2e6
 	p.TtftLater.Counts[attribution.Bucket(2*time.Millisecond)] = 1
-	p.FirstWrite.Sum = 1e6
+	p.FirstWrite.Sum, p.FirstWrite.Max = 1e6, 1e6
 	p.FirstWrite.Counts[attribution.Bucket(time.Millisecond)] = 1
+	p.TtftStages[attribution.Engine].Max = 1e6
 	p.TtftStages[attribution.Engine].Counts[attribution.Bucket(time.Millisecond)] = 2
-	p.TtftStages[attribution.Reader].Sum = 5e5
+	p.TtftStages[attribution.Reader].Sum, p.TtftStages[attribution.Reader].Max = 5e5, 5e5
 	p.TtftStages[attribution.Reader].Counts[5] = 1 // the other was too short, which the kernel does not count
 	if err := m.collection.Maps["ports"].Put(uint32(5), &p); err != nil {
 		t.Fatal(err)

@@ -5,11 +5,13 @@ package collectors
 import (
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/velo-agent/velo-agent/attribution"
 	"github.com/velo-agent/velo-agent/diagnosis"
@@ -47,23 +49,31 @@ type Record struct {
 }
 
 // Collector serves the table from snapshots.
-type Collector struct{ take func() *Snapshot }
-
-// New returns a collector that asks take for a snapshot at each scrape.
-func New(take func() *Snapshot) *Collector { return &Collector{take} }
-
-// desc describes the family to the client library.
-func (f *Family) desc() *prometheus.Desc { return prometheus.NewDesc(f.Name, f.Help, f.Labels, nil) }
-
-// Describe implements prometheus.Collector.
-func (c *Collector) Describe(out chan<- *prometheus.Desc) {
-	for _, f := range Table {
-		out <- f.desc()
-	}
+type Collector struct {
+	take   func() *Snapshot
+	beside prometheus.Gatherer
 }
 
-// Collect implements prometheus.Collector.
-func (c *Collector) Collect(out chan<- prometheus.Metric) {
+// New returns a collector that asks take for a snapshot at each scrape, and adds what
+// beside has (nil: nothing).
+func New(take func() *Snapshot, beside prometheus.Gatherer) *Collector {
+	return &Collector{take, beside}
+}
+
+// Gather implements prometheus.Gatherer. It makes the page itself: a registry would
+// take more time to check what the table declares than it takes to make it.
+func (c *Collector) Gather() ([]*dto.MetricFamily, error) {
+	page := c.own()
+	if c.beside == nil {
+		return page, nil
+	}
+	more, err := c.beside.Gather()
+	page = append(page, more...)
+	slices.SortFunc(page, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return page, err
+}
+
+func (c *Collector) own() []*dto.MetricFamily {
 	x := c.take()
 	s := newSink()
 	if m := x.Measured; m != nil {
@@ -80,7 +90,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 			s.add(&FoldedSeries, float64(n), f.Name)
 		}
 	}
-	s.send(out)
+	return s.page()
 }
 
 // labelsOf are the values of perPort.

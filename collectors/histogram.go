@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -22,6 +21,14 @@ var bounds = []time.Duration{
 	5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
 }
 
+// upperBounds are the same in seconds.
+var upperBounds = func() (s []float64) {
+	for _, b := range bounds {
+		s = append(s, b.Seconds())
+	}
+	return s
+}()
+
 // nativeSchema: 8 buckets in each power of two, 9 % wide; ours are 1.6 % wide.
 const nativeSchema = 3
 
@@ -32,25 +39,14 @@ type Exemplar struct {
 	At     time.Time
 }
 
-// histogram serves one histogram in both forms: classic buckets for every format, and
-// native ones, which the protobuf format alone carries.
-type histogram struct {
-	f *Family
-	r row
-}
-
-func (h *histogram) Desc() *prometheus.Desc { return h.f.desc() }
-
-func (h *histogram) Write(m *dto.Metric) error {
-	for i, name := range h.f.Labels {
-		m.Label = append(m.Label, &dto.LabelPair{Name: &name, Value: &h.r.labels[i]})
-	}
-	src := h.r.histogram
+// histogramOf serves one histogram in both forms: classic buckets for every format,
+// and native ones, which the protobuf format alone carries.
+func histogramOf(r *row) *dto.Histogram {
+	src := r.histogram
 	out := &dto.Histogram{
 		SampleCount: new(src.Count()), SampleSum: new(src.Sum().Seconds()),
 		Schema: new(int32(nativeSchema)), ZeroThreshold: new(time.Microsecond.Seconds()), ZeroCount: new(uint64(0)),
 	}
-	m.Histogram = out
 	classic := make([]uint64, len(bounds)+1)
 	var spans native
 	at := 0
@@ -69,20 +65,25 @@ func (h *histogram) Write(m *dto.Metric) error {
 	}
 	out.PositiveSpan, out.PositiveDelta = spans.spans, spans.deltas
 	var sum uint64
-	for i, b := range bounds {
+	slab, counts := make([]dto.Bucket, len(bounds)), make([]uint64, len(bounds))
+	out.Bucket = make([]*dto.Bucket, len(bounds))
+	for i := range bounds {
 		sum += classic[i]
-		out.Bucket = append(out.Bucket, &dto.Bucket{UpperBound: new(b.Seconds()), CumulativeCount: new(sum)})
+		counts[i] = sum
+		slab[i].UpperBound, slab[i].CumulativeCount = &upperBounds[i], &counts[i]
+		out.Bucket[i] = &slab[i]
 	}
-	h.exemplify(out)
-	return nil
+	exemplify(out, r.exemplars)
+	return out
 }
 
 // exemplify puts at most one exemplar in each bucket, the longest.
-func (h *histogram) exemplify(out *dto.Histogram) {
-	for _, e := range h.r.exemplars {
+func exemplify(out *dto.Histogram, list []Exemplar) {
+	for _, e := range list {
+		_, high := attribution.BucketBounds(attribution.Bucket(e.Value))
 		for i, b := range bounds {
-			if e.Value > b {
-				continue
+			if high > b {
+				continue // its sample is counted further up
 			}
 			x := &dto.Exemplar{
 				Label: []*dto.LabelPair{{Name: new("stream"), Value: &e.Stream}},

@@ -3,9 +3,10 @@
 package collectors
 
 import (
+	"slices"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/velo-agent/velo-agent/attribution"
 )
@@ -33,27 +34,28 @@ func newSink() *sink {
 // budget.
 const overflow = "other"
 
-// place returns the row of labels in f. Beyond the budget it is the overflow's.
+// place returns the row of labels in f. Once the budget is used up the last row
+// becomes the overflow's: it takes its own figures and all that find no room.
 func (s *sink) place(f *Family, labels []string) *row {
 	if s.index[f] == nil {
 		s.index[f] = map[string]int{}
 	}
 	key := strings.Join(labels, "\x00")
 	i, ok := s.index[f][key]
-	if !ok && len(s.families[f]) >= f.Budget {
-		s.folded[f]++
-		labels = make([]string, len(f.Labels))
-		for i := range labels {
-			labels[i] = overflow
-		}
-		key = strings.Join(labels, "\x00")
-		i, ok = s.index[f][key]
-	}
-	if !ok {
+	switch {
+	case ok:
+	case len(s.families[f]) < f.Budget:
 		i = len(s.families[f])
-		s.index[f][key] = i
 		s.families[f] = append(s.families[f], row{labels: labels})
+	default:
+		i = f.Budget - 1
+		if s.folded[f] == 0 {
+			s.folded[f] = 1 // whose row it was
+			s.families[f][i].labels = slices.Repeat([]string{overflow}, len(f.Labels))
+		}
+		s.folded[f]++
 	}
+	s.index[f][key] = i
 	return &s.families[f][i]
 }
 
@@ -83,19 +85,57 @@ func (s *sink) observe(f *Family, h *attribution.Histogram, exemplars []Exemplar
 	r.histogram = &sum
 }
 
-// send hands everything to a scrape.
-func (s *sink) send(out chan<- prometheus.Metric) {
-	for _, f := range Table {
-		for _, r := range s.families[f] {
-			if f.Type == Histogram {
-				out <- &histogram{f, r}
-				continue
-			}
-			kind := prometheus.GaugeValue
-			if f.Type == Counter {
-				kind = prometheus.CounterValue
-			}
-			out <- prometheus.MustNewConstMetric(f.desc(), kind, r.value, r.labels...)
+// page makes the families of the Table that have rows, sorted by name.
+func (s *sink) page() []*dto.MetricFamily {
+	var out []*dto.MetricFamily
+	for _, f := range byName {
+		rows := s.families[f]
+		if len(rows) == 0 {
+			continue
+		}
+		family := &dto.MetricFamily{Name: &f.Name, Help: &f.Help, Type: f.Type.dto(), Metric: make([]*dto.Metric, len(rows))}
+		for i := range rows {
+			family.Metric[i] = f.metric(&rows[i])
+		}
+		out = append(out, family)
+	}
+	return out
+}
+
+func (f *Family) metric(r *row) *dto.Metric {
+	m := &dto.Metric{Label: f.pairs(r.labels)}
+	switch f.Type {
+	case Counter:
+		m.Counter = &dto.Counter{Value: &r.value}
+	case Gauge:
+		m.Gauge = &dto.Gauge{Value: &r.value}
+	case Histogram:
+		m.Histogram = histogramOf(r)
+	}
+	return m
+}
+
+// pairs leaves out what is empty: to Prometheus it is the same, and half of the page.
+func (f *Family) pairs(values []string) []*dto.LabelPair {
+	slab := make([]dto.LabelPair, len(values))
+	out := make([]*dto.LabelPair, 0, len(values))
+	for i := range values {
+		if values[i] != "" {
+			slab[i].Name, slab[i].Value = &f.Labels[i], &values[i]
+			out = append(out, &slab[i])
 		}
 	}
+	return out
+}
+
+var byName = slices.SortedFunc(slices.Values(Table), func(a, b *Family) int { return strings.Compare(a.Name, b.Name) })
+
+func (t Type) dto() *dto.MetricType {
+	switch t {
+	case Counter:
+		return dto.MetricType_COUNTER.Enum()
+	case Gauge:
+		return dto.MetricType_GAUGE.Enum()
+	}
+	return dto.MetricType_HISTOGRAM.Enum()
 }

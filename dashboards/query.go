@@ -113,11 +113,12 @@ func (s scope) quantile(q string, by []string, f collectors.Family, matchers ...
 }
 
 // within is the share of exchanges that met an objective. A port without a miss has
-// no series of misses; one without an objective has no share.
+// no series of misses; one without an objective has no share. It is never below 0:
+// rate extrapolates a series that began within the window otherwise than its whole.
 func (s scope) within(objective string, by []string) string {
 	exchanges := s.total(by, collectors.Exchanges)
 	missed := s.total(by, collectors.ObjectiveMissed, is("objective", objective))
-	return fmt.Sprintf("(1 - (%s or 0 * %s) / (%s > 0)) and on (instance) %s",
+	return fmt.Sprintf("clamp_min(1 - (%s or 0 * %s) / (%s > 0), 0) and on (instance) %s",
 		missed, exchanges, exchanges, s.series(collectors.Objective, is("objective", objective)))
 }
 

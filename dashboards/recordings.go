@@ -40,18 +40,24 @@ func recordings() []Rule {
 		// A stage has samples where it took time: the mean is over all of the whole.
 		time := s.rate(sumOf(x.stage))
 		rules = append(rules,
-			Rule{Record: recorded("port_stage", x.stage, share), Expr: spread(time, "stage", s.rate(sumOf(x.whole)))},
+			Rule{Record: recorded("port_stage", x.stage, share), Expr: partOf(time, "stage", s.rate(sumOf(x.whole)))},
 			Rule{Record: recorded("port_stage", x.stage, average), Expr: spread(time, "stage", s.rate(countOf(x.whole)))},
 		)
 	}
 	for _, w := range windows {
 		rules = append(rules, Rule{
 			Record: recorded("port_objective", collectors.ObjectiveMissed, missed+w),
-			Expr: spread("sum without (stage) ("+past(w).rate(collectors.ObjectiveMissed)+")", "objective",
+			Expr: partOf("sum without (stage) ("+past(w).rate(collectors.ObjectiveMissed)+")", "objective",
 				past(w).rate(collectors.Exchanges)),
 		})
 	}
 	return rules
+}
+
+// partOf is spread where the parts are of the whole. It is never above 1: rate
+// extrapolates a series that began within the window otherwise than its whole.
+func partOf(parts, label, whole string) string {
+	return "clamp_max(" + spread(parts, label, whole) + ", 1)"
 }
 
 // spread is the ratio of series that a label tells apart to their one whole.
