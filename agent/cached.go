@@ -22,9 +22,13 @@ import (
 type cached struct {
 	next http.Handler
 
-	mu   sync.Mutex           // held while an answer is made
-	kept map[string]*response // by form; at most maxForms
+	mu     sync.Mutex           // held while an answer is made that somebody waits for
+	kept   map[string]*response // by form; at most maxForms
+	making bool                 // one is made that nobody waits for
 }
+
+// staleAfter is how old an answer may be that is served while a new one is made.
+const staleAfter = 3 * time.Second
 
 // maxForms bounds how many answers are kept.
 const maxForms = 8
@@ -61,23 +65,46 @@ func (c *cached) answer(r *http.Request) *response {
 	part := r.URL.Query().Has("name[]") // some families of the page
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a := c.kept[form]; a != nil && !part && time.Since(a.at) < freshFor {
-		return a
+	if part {
+		return c.make(r)
 	}
+	a := c.kept[form]
+	if a == nil || time.Since(a.at) >= staleAfter {
+		a = c.make(r)
+		c.put(form, a)
+	} else if time.Since(a.at) >= freshFor && !c.making {
+		// Others ask all the time: they get what there is while it is made anew.
+		c.making = true
+		go func() {
+			a := c.make(r)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.making = false
+			c.put(form, a)
+		}()
+	}
+	return a
+}
+
+func (c *cached) make(r *http.Request) *response {
 	a := &response{status: http.StatusOK, header: http.Header{}}
 	c.next.ServeHTTP(a, r)
 	if r.Header.Get("Accept-Encoding") == "gzip" {
 		a.compress()
 	}
 	a.at = time.Now()
-	if part || a.status != http.StatusOK {
-		return a
+	return a
+}
+
+// put keeps an answer that is one. The lock is held.
+func (c *cached) put(form string, a *response) {
+	if a.status != http.StatusOK {
+		return
 	}
 	if len(c.kept) >= maxForms {
 		clear(c.kept)
 	}
 	c.kept[form] = a
-	return a
 }
 
 // compress packs the answer fast rather than well: a page says the same many times.

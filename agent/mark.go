@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/velo-agent/velo-agent/bpf"
 	"github.com/velo-agent/velo-agent/bpf/sockqueue"
@@ -178,7 +179,7 @@ func (m *marks) role(port int, name string) int {
 // retire gives up the targets that are gone for good, with their places in the
 // kernel's maps. The lock is held.
 func (s *Session) retire(connections func(index int) int) error {
-	for _, t := range s.targets.retire(connections) {
+	for _, t := range s.targets.retire(time.Now(), connections) {
 		if err := s.maps.ForgetPort(t.index); err != nil {
 			return err
 		}

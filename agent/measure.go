@@ -94,30 +94,18 @@ func (s *Session) Measure() (*diagnosis.Measured, error) {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	if s.sockets != nil {
-		listeners := map[uint64]uint32{}
-		err := s.readSockets(func(x sockqueue.Socket) {
-			s.seen.tick(x)
-			count(walk, x, s.seen.drops)
-			if x.State == sockqueue.Listen {
-				listeners[x.Cookie] = s.seen.drops[x.Cookie]
-			}
-		})
-		if err != nil {
-			s.opts.Log.Warn("walking the sockets", "error", err)
-		} else {
-			s.seen.drops = listeners // those that are gone are forgotten
-		}
+		s.walk(walk)
 	}
 	m.Coverage = append(m.Coverage, s.hidden()...)
 	if s.backlog.ever != nil {
 		m.Coverage = append(m.Coverage, *s.backlog.ever)
 	}
-	procs, err := s.opts.Host.Processes()
-	if !incomplete(err) {
-		return nil, err
-	}
+	around := s.around()
 	for _, t := range s.targets.list {
-		p := describe(s.opts.Host, t, procs)
+		p := describe(t)
+		if t.inside != 0 {
+			p.Accept.Somaxconn = around.somaxconn(t)
+		}
 		l := walk[t.index]
 		if l != nil {
 			p.Accept.Depth, p.Accept.Limit, p.Accept.Listeners = l.depth, l.limit, l.listeners
@@ -129,7 +117,7 @@ func (s *Session) Measure() (*diagnosis.Measured, error) {
 			}
 			s.fill(&p, t, f, l)
 		}
-		s.fillNode(&p, t)
+		s.fillNode(&p, t, around)
 		m.Ports = append(m.Ports, p)
 	}
 	if s.missing == nil {
@@ -147,13 +135,42 @@ func (s *Session) Measure() (*diagnosis.Measured, error) {
 	return m, nil
 }
 
+// walk fills what the sockets say now: by one walk over the marked ones, or where this
+// kernel has none by one in each namespace.
+func (s *Session) walk(walk map[int]*live) {
+	listeners := map[uint64]uint32{}
+	take := func(x sockqueue.Socket) {
+		s.seen.tick(x)
+		count(walk, x, s.seen.drops)
+		if x.State == sockqueue.Listen {
+			listeners[x.Cookie] = s.seen.drops[x.Cookie]
+		}
+	}
+	open, err := s.sockets.Survey(take)
+	if err != nil {
+		err = s.readSockets(take)
+	}
+	for index, o := range open {
+		l := of(walk, index)
+		l.established, l.rwnd, l.sndbuf = int(o.Established), o.RwndJiffies, o.SndbufJiffies
+	}
+	if err != nil {
+		s.opts.Log.Warn("walking the sockets", "error", err)
+		return
+	}
+	s.seen.drops = listeners // those that are gone are forgotten
+}
+
+func of(walk map[int]*live, index int) *live {
+	if walk[index] == nil {
+		walk[index] = &live{}
+	}
+	return walk[index]
+}
+
 // count adds a socket; a listener's refusals count from before on.
 func count(walk map[int]*live, x sockqueue.Socket, before map[uint64]uint32) {
-	l := walk[x.Port]
-	if l == nil {
-		l = &live{}
-		walk[x.Port] = l
-	}
+	l := of(walk, x.Port)
 	if x.State == sockqueue.Listen {
 		l.listeners++
 		l.depth += uint64(x.Depth)
@@ -167,7 +184,7 @@ func count(walk map[int]*live, x sockqueue.Socket, before map[uint64]uint32) {
 }
 
 // describe says what the target is; its figures follow.
-func describe(h preflight.Host, t *target, procs []preflight.Process) diagnosis.Port {
+func describe(t *target) diagnosis.Port {
 	if t.other() {
 		return diagnosis.Port{Process: "other", Accept: &diagnosis.Accept{}}
 	}
@@ -178,16 +195,8 @@ func describe(h preflight.Host, t *target, procs []preflight.Process) diagnosis.
 	for _, a := range t.Addrs {
 		p.Addresses = append(p.Addresses, a.String())
 	}
-	if pid := t.owner(); pid != 0 {
-		p.PID = pid
-		if n, err := h.Somaxconn(pid); err == nil {
-			p.Accept.Somaxconn = uint64(n)
-		}
-		if i := slices.IndexFunc(procs, func(x preflight.Process) bool { return x.PID == pid }); i >= 0 {
-			p.Process, p.Cgroup = procs[i].Comm, procs[i].Cgroup
-			p.Container, p.Pod = procs[i].Container, procs[i].Pod
-		}
-	}
+	p.PID = t.owner()
+	p.Process, p.Cgroup, p.Container, p.Pod = t.process.Comm, t.process.Cgroup, t.process.Container, t.process.Pod
 	return p
 }
 
@@ -253,11 +262,11 @@ func (s *Session) held(signal string) bool   { return s.hold(signal).Held() }
 func (s *Session) rung(signal string) string { return s.hold(signal).Rung }
 
 // fillNode adds what the node's own counters say: it needs no probe.
-func (s *Session) fillNode(p *diagnosis.Port, t *target) {
+func (s *Session) fillNode(p *diagnosis.Port, t *target, a *around) {
 	if t.inside == 0 {
 		return
 	}
-	if now, err := s.opts.Host.NetCounters(t.inside); incomplete(err) {
+	if now, ok := a.net(t); ok {
 		d := now.Sub(s.base.net[t.NetNS])
 		p.Loss.NodeListenOverflows = value(d, preflight.ListenOverflows)
 		p.Loss.NodeListenDrops = value(d, preflight.ListenDrops)
@@ -265,14 +274,10 @@ func (s *Session) fillNode(p *diagnosis.Port, t *target) {
 	}
 	byName := map[string]*diagnosis.Role{}
 	for _, pid := range t.pids {
-		roles, err := s.opts.Host.Roles(pid, &s.seen.marks.names)
-		if !incomplete(err) {
-			continue
-		}
-		for _, r := range roles {
+		for _, r := range a.roles(pid) {
 			d := byName[r.Name]
 			if d == nil {
-				d = &diagnosis.Role{Name: r.Name, Throttled: s.throttled(pid)}
+				d = &diagnosis.Role{Name: r.Name, Throttled: s.throttled(pid, a)}
 				s.fillRole(d, roleKey{t.index, r.Name})
 				byName[r.Name] = d
 			}
@@ -315,12 +320,8 @@ func (s *Session) fillRole(d *diagnosis.Role, key roleKey) {
 	}
 }
 
-func (s *Session) throttled(pid int) *diagnosis.Throttle {
-	levels, err := s.opts.Host.CgroupCPU(pid)
-	if err != nil {
-		return nil
-	}
-	now, ok := preflight.Tightest(levels)
+func (s *Session) throttled(pid int, a *around) *diagnosis.Throttle {
+	now, ok := preflight.Tightest(a.levels(pid))
 	before, had := s.base.throttle[pid]
 	if !ok || !had || !now.HasThrottle {
 		return nil

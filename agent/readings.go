@@ -30,7 +30,7 @@ type readings struct {
 	err     error               // of the last reading
 	begun   *diagnosis.Measured // where the present window began; nil: with the source
 	windows []window            // closed ones, oldest first
-	report  *diagnosis.Report   // of the last minute; nil: none yet
+	report  *diagnosis.Report   // of windows; nil: not made yet
 }
 
 // window is what happened between two readings; it ended at the second.
@@ -88,7 +88,7 @@ func (r *readings) closeWindow(ctx context.Context) (w window, ok bool) {
 	for len(r.windows) > 1 && r.taken.Sub(r.windows[0].at) >= lastMinute {
 		r.windows = r.windows[1:]
 	}
-	r.report = diagnosis.Build(sumOf(r.windows))
+	r.report = nil // made when it is asked for
 	return w, true
 }
 
@@ -105,6 +105,9 @@ func sumOf(list []window) *diagnosis.Measured {
 func (r *readings) minute() *diagnosis.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.report == nil && len(r.windows) > 0 {
+		r.report = diagnosis.Build(sumOf(r.windows))
+	}
 	return r.report
 }
 

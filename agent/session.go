@@ -20,8 +20,9 @@ import (
 
 const (
 	drainEvery        = 20 * time.Millisecond  // the ring holds some 4,800 records
-	drainIdle         = 100 * time.Millisecond // where nothing comes
-	lookEvery         = time.Minute            // for new listeners and threads, stirred or not
+	drainIdle         = 250 * time.Millisecond // where nothing comes
+	lookEvery         = 10 * time.Minute       // for new listeners and threads, though nothing stirred
+	lookBlind         = 15 * time.Second       // where no program says that something stirred
 	lookAgain         = 2 * time.Second        // the soonest after a look
 	lookShare         = 50                     // looking takes at most one part in so many of the time
 	feedbackEvery     = time.Second
@@ -163,11 +164,15 @@ func (s *Session) serveRing(ctx context.Context) {
 }
 
 // look marks new listeners and threads until ctx ends: soon after sockets of the
-// node began or ended to listen or watched processes forked, and every minute. The
+// node began or ended to listen or watched processes forked, and now and then. The
 // walk over /proc may take long on a node with many sockets; it gets a small share
 // of the time.
 func (s *Session) look(ctx context.Context) {
-	tick := time.NewTicker(lookAgain / 4)
+	every := lookEvery
+	if !s.held("connection_state") {
+		every = lookBlind
+	}
+	tick := time.NewTicker(lookAgain / 2)
 	defer tick.Stop()
 	last, soonest := time.Now(), time.Now()
 	var seen bpf.Stirred
@@ -180,7 +185,7 @@ func (s *Session) look(ctx context.Context) {
 		now := time.Now()
 		stirred := s.stirred()
 		stirred.Backlogged = 0
-		if stirred == seen && now.Sub(last) < lookEvery && s.maps != nil || now.Before(soonest) {
+		if stirred == seen && now.Sub(last) < every || now.Before(soonest) {
 			continue
 		}
 		seen = stirred

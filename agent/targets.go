@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/velo-agent/velo-agent/bpf"
 	"github.com/velo-agent/velo-agent/preflight"
@@ -18,14 +19,16 @@ const otherIndex = bpf.MaxPorts - 1
 // target is one watched port of one network namespace.
 type target struct {
 	preflight.Listener
-	index  int // in the kernel's maps, as long as it is watched
-	engine string
-	model  string // what the engine serves; "" where its command line does not say
-	pids   []int  // whose threads are watched: the holders and their engine's family
-	gone   bool   // it no longer listens
-	marked bool
-	inside int   // a process that lives in its network namespace; 0: none is known
-	blind  error // why its sockets cannot be marked; nil: they can
+	index   int               // in the kernel's maps, as long as it is watched
+	process preflight.Process // the owner, as it was when it was found
+	engine  string
+	model   string    // what the engine serves; "" where its command line does not say
+	pids    []int     // whose threads are watched: the holders and their engine's family
+	gone    bool      // it no longer listens
+	since   time.Time // gone
+	marked  bool
+	inside  int   // a process that lives in its network namespace; 0: none is known
+	blind   error // why its sockets cannot be marked; nil: they can
 }
 
 // owner is the process that the report names, 0 where none is known.
@@ -39,13 +42,16 @@ func (t *target) owner() int {
 // settle finds a process through which the target's namespace can be entered: not
 // always one that holds the socket, for a descriptor may have been handed over.
 func (t *target) settle(procs []preflight.Process) {
+	known := false // a process that holds the socket
 	for _, p := range procs {
+		if p.PID == t.owner() {
+			t.process = p
+		}
 		if p.NetNS != t.NetNS || p.NetNS == 0 {
 			continue
 		}
-		if slices.Contains(t.pids, p.PID) {
-			t.inside = p.PID
-			return
+		if !known && slices.Contains(t.pids, p.PID) {
+			t.inside, known = p.PID, true
 		}
 		if t.inside == 0 {
 			t.inside = p.PID
@@ -126,7 +132,11 @@ func check(found []*target, w Watch) error {
 // that are new. Those beyond the budget are watched as one target, other.
 func (t *targets) merge(found []*target) (fresh []*target) {
 	for _, old := range t.list {
+		was := old.gone
 		old.gone = !slices.ContainsFunc(found, old.same) && !old.other()
+		if old.gone && !was {
+			old.since = time.Now()
+		}
 	}
 	beyond := map[bpf.WatchKey]bool{}
 	for _, f := range found {
@@ -164,11 +174,17 @@ func (t *targets) merge(found []*target) (fresh []*target) {
 // other says that t stands for all ports beyond the budget.
 func (t *target) other() bool { return t.index == otherIndex }
 
+// restartTime is how long a port's place is kept for a server that comes back: its
+// figures go on then, and none of its connections is missed.
+const restartTime = 5 * time.Minute
+
 // retire removes the targets that no longer listen and have no connection left, and
-// returns them: their indices may be used again.
-func (t *targets) retire(connections func(index int) int) (retired []*target) {
+// returns them: their indices may be used again. They are kept for a while where
+// there is room.
+func (t *targets) retire(now time.Time, connections func(index int) int) (retired []*target) {
+	tight := len(t.list) > bpf.MaxPorts*3/4
 	t.list = slices.DeleteFunc(t.list, func(x *target) bool {
-		if !x.gone || connections(x.index) > 0 {
+		if !x.gone || connections(x.index) > 0 || !tight && now.Sub(x.since) < restartTime {
 			return false
 		}
 		retired = append(retired, x)

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"testing"
+	"time"
 
 	"github.com/velo-agent/velo-agent/bpf"
 	"github.com/velo-agent/velo-agent/preflight"
@@ -23,6 +24,9 @@ func newTargets() *targets {
 
 func none(int) int { return 0 }
 
+// later is when nobody waits for a server to come back.
+var later = time.Now().Add(time.Hour)
+
 // TestIndicesAreUsedAgain: ports that come and go take the places of those that went,
 // but not before their last connection is closed.
 func TestIndicesAreUsedAgain(t *testing.T) {
@@ -30,10 +34,13 @@ func TestIndicesAreUsedAgain(t *testing.T) {
 	x.merge(listening(1, 2, 3))
 	x.list[1].marked = true
 	x.merge(listening(1, 3))
-	if gone := x.retire(func(index int) int { return map[int]int{1: 2}[index] }); len(gone) != 0 || !x.list[1].gone {
+	if gone := x.retire(time.Now(), none); len(gone) != 0 {
+		t.Fatalf("%d retired at once: the server may come back", len(gone))
+	}
+	if gone := x.retire(later, func(index int) int { return map[int]int{1: 2}[index] }); len(gone) != 0 || !x.list[1].gone {
 		t.Fatalf("%d retired with connections left", len(gone))
 	}
-	gone := x.retire(none)
+	gone := x.retire(later, none)
 	if len(gone) != 1 || gone[0].Port != 2 || x.at(1) != nil || len(x.gone) != 1 {
 		t.Fatalf("retired %v, to unwatch %v", gone, x.gone)
 	}
@@ -72,13 +79,13 @@ func TestBeyondTheBudget(t *testing.T) {
 	}
 	// A port that was folded stays folded, and is counted once.
 	x.merge(listening(many[1:]...))
-	x.retire(none)
+	x.retire(later, none)
 	x.merge(listening(many[1:]...))
 	if x.folded != 300-otherIndex || x.at(0) != nil {
 		t.Errorf("%d folded; index 0 has %v", x.folded, x.at(0))
 	}
 	x.merge(nil)
-	x.retire(none)
+	x.retire(later, none)
 	if len(x.beyond) != 0 || len(x.list) != 1 || !x.list[0].other() || len(x.gone) != 300 {
 		t.Errorf("at the end %d beyond, %d targets, %d to unwatch", len(x.beyond), len(x.list), len(x.gone))
 	}

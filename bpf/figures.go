@@ -68,6 +68,46 @@ func (m *Maps) ForgetRole(index int) error {
 	return nil
 }
 
+// OpenConns are a port's connections that are open now.
+type OpenConns struct {
+	Established                uint64
+	RwndJiffies, SndbufJiffies uint64 // by which they were held back
+}
+
+// ForgetOpen prepares for a walk over the open connections.
+func (m *Maps) ForgetOpen() error {
+	_, err := m.collection.Maps["open_map"].BatchUpdate(m.openKeys(), make([]mapsOpenConns, MaxPorts), nil)
+	if err != nil {
+		return fmt.Errorf("emptying the sums of open connections: %w", err)
+	}
+	return nil
+}
+
+// Open returns what the last walk found, by port index.
+func (m *Maps) Open() (map[int]OpenConns, error) {
+	keys, values := make([]uint32, MaxPorts), make([]mapsOpenConns, MaxPorts)
+	var cursor ebpf.MapBatchCursor
+	n, err := m.collection.Maps["open_map"].BatchLookup(&cursor, keys, values, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil, fmt.Errorf("reading the sums of open connections: %w", err)
+	}
+	out := map[int]OpenConns{}
+	for i := range n {
+		if v := values[i]; v.Established > 0 {
+			out[int(keys[i])] = OpenConns{Established: v.Established, RwndJiffies: v.RwndJiffies, SndbufJiffies: v.SndbufJiffies}
+		}
+	}
+	return out, nil
+}
+
+func (*Maps) openKeys() []uint32 {
+	keys := make([]uint32, MaxPorts)
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	return keys
+}
+
 // ThreadName is what a thread is counted under.
 type ThreadName struct {
 	Role int // below MaxRoles

@@ -22,11 +22,20 @@ type Iterator struct {
 
 // NewIterator loads one iterator program of an object.
 func (m *Maps) NewIterator(load func() (*ebpf.CollectionSpec, error), name string) (*Iterator, error) {
+	return m.newIterator(load, name, nil)
+}
+
+// NewConnIterator loads one that walks the marked sockets.
+func (m *Maps) NewConnIterator(load func() (*ebpf.CollectionSpec, error), name string) (*Iterator, error) {
+	return m.newIterator(load, name, m.collection.Maps["conns"])
+}
+
+func (m *Maps) newIterator(load func() (*ebpf.CollectionSpec, error), name string, over *ebpf.Map) (*Iterator, error) {
 	c, err := m.Load(load, name)
 	if err != nil {
 		return nil, ladder.Explain(err)
 	}
-	it, err := link.AttachIter(link.IterOptions{Program: c.Programs[name]})
+	it, err := link.AttachIter(link.IterOptions{Program: c.Programs[name], Map: over})
 	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("attaching %s: %w", name, ladder.Explain(err))

@@ -89,6 +89,13 @@ type mapsMark struct {
 	Reserved uint32
 }
 
+type mapsOpenConns struct {
+	_             structs.HostLayout
+	Established   uint64
+	RwndJiffies   uint64
+	SndbufJiffies uint64
+}
+
 type mapsPort struct {
 	_               structs.HostLayout
 	Connections     uint64
@@ -204,6 +211,7 @@ const (
 	mapsMapConns        = "conns"
 	mapsMapLostMap      = "lost_map"
 	mapsMapMarks        = "marks"
+	mapsMapOpenMap      = "open_map"
 	mapsMapPorts        = "ports"
 	mapsMapRecords      = "records"
 	mapsMapRoles        = "roles"
@@ -268,6 +276,7 @@ type mapsMapSpecs struct {
 	Conns       *ebpf.MapSpec `ebpf:"conns"`
 	LostMap     *ebpf.MapSpec `ebpf:"lost_map"`
 	Marks       *ebpf.MapSpec `ebpf:"marks"`
+	OpenMap     *ebpf.MapSpec `ebpf:"open_map"`
 	Ports       *ebpf.MapSpec `ebpf:"ports"`
 	Records     *ebpf.MapSpec `ebpf:"records"`
 	Roles       *ebpf.MapSpec `ebpf:"roles"`
@@ -310,6 +319,7 @@ type mapsMaps struct {
 	Conns       *ebpf.Map `ebpf:"conns"`
 	LostMap     *ebpf.Map `ebpf:"lost_map"`
 	Marks       *ebpf.Map `ebpf:"marks"`
+	OpenMap     *ebpf.Map `ebpf:"open_map"`
 	Ports       *ebpf.Map `ebpf:"ports"`
 	Records     *ebpf.Map `ebpf:"records"`
 	Roles       *ebpf.Map `ebpf:"roles"`
@@ -327,6 +337,7 @@ func (m *mapsMaps) Close() error {
 		m.Conns,
 		m.LostMap,
 		m.Marks,
+		m.OpenMap,
 		m.Ports,
 		m.Records,
 		m.Roles,

@@ -158,7 +158,7 @@ func programsUsed(t *testing.T, signal string) []string {
 			if len(call.Args) > 2 {
 				names = call.Args[2:]
 			}
-		case "NewIterator": // load, program
+		case "NewIterator", "NewConnIterator": // load, program
 			names = call.Args[1:]
 		}
 		for _, e := range names {

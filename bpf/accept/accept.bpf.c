@@ -8,16 +8,29 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+/* The index under which the socket's port is watched now, or nothing. */
+static __always_inline u32 *watched_as(struct sock *sk)
+{
+	struct watch_key key = {};
+
+	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	key.port = sk->__sk_common.skc_num;
+	return bpf_map_lookup_elem(&watch_map, &key);
+}
+
 static __always_inline void on_established(struct conn *c, struct sock *sk)
 {
 	struct config *cfg = config();
-	struct port *p = port_of(c->port);
+	u32 *watched = watched_as(sk);
 	u64 key = (u64)sk, zero = 0;
-	u32 port = c->port;
+	struct port *p;
 
 	/* What was inherited is the listener's. The cookie is the child's own only now. */
 	__builtin_memset(c, 0, sizeof(*c));
-	c->port = port;
+	if (!watched)
+		return; /* the port is no longer watched */
+	c->port = *watched;
+	p = port_of(c->port);
 	c->cookie = bpf_get_socket_cookie(sk);
 	c->established = bpf_ktime_get_ns();
 	c->phase = PHASE_IDLE;
@@ -50,6 +63,24 @@ static __always_inline void on_closed(struct conn *c, struct sock *sk)
 	__sync_fetch_and_add(&p->sndbuf_jiffies, tp->chrono_stat[2] - c->sndbuf_jiffies);
 }
 
+/* A port that is watched is listened on anew: its server restarted. Marked here, not
+ * one connection is missed. */
+static __always_inline void on_listen(struct sock *sk)
+{
+	u32 *port = watched_as(sk);
+	struct conn *c;
+
+	if (!port)
+		return;
+	c = bpf_sk_storage_get(&conns, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!c) {
+		lost(LOST_CONN_STORAGE);
+		return;
+	}
+	c->port = *port;
+	c->role = ROLE_LISTENER;
+}
+
 /* inet_sk_set_state(), for every change of state of every TCP socket. */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(state_changed, struct sock *sk, int old_state, int new_state)
@@ -62,6 +93,8 @@ int BPF_PROG(state_changed, struct sock *sk, int old_state, int new_state)
 		/* A child leaves LISTEN too, towards SYN_RECV. */
 		if (s && new_state != TCP_SYN_RECV)
 			COUNT(s->listens);
+		if (new_state == TCP_LISTEN)
+			on_listen(sk);
 	}
 	if (new_state != TCP_ESTABLISHED && new_state != TCP_CLOSE)
 		return 0;

@@ -21,6 +21,7 @@ const (
 	acceptMapConns              = "conns"
 	acceptMapLostMap            = "lost_map"
 	acceptMapMarks              = "marks"
+	acceptMapOpenMap            = "open_map"
 	acceptMapPorts              = "ports"
 	acceptMapRoles              = "roles"
 	acceptMapStirredMap         = "stirred_map"
@@ -93,6 +94,7 @@ type acceptMapSpecs struct {
 	Conns       *ebpf.MapSpec `ebpf:"conns"`
 	LostMap     *ebpf.MapSpec `ebpf:"lost_map"`
 	Marks       *ebpf.MapSpec `ebpf:"marks"`
+	OpenMap     *ebpf.MapSpec `ebpf:"open_map"`
 	Ports       *ebpf.MapSpec `ebpf:"ports"`
 	Roles       *ebpf.MapSpec `ebpf:"roles"`
 	StirredMap  *ebpf.MapSpec `ebpf:"stirred_map"`
@@ -133,6 +135,7 @@ type acceptMaps struct {
 	Conns       *ebpf.Map `ebpf:"conns"`
 	LostMap     *ebpf.Map `ebpf:"lost_map"`
 	Marks       *ebpf.Map `ebpf:"marks"`
+	OpenMap     *ebpf.Map `ebpf:"open_map"`
 	Ports       *ebpf.Map `ebpf:"ports"`
 	Roles       *ebpf.Map `ebpf:"roles"`
 	StirredMap  *ebpf.Map `ebpf:"stirred_map"`
@@ -149,6 +152,7 @@ func (m *acceptMaps) Close() error {
 		m.Conns,
 		m.LostMap,
 		m.Marks,
+		m.OpenMap,
 		m.Ports,
 		m.Roles,
 		m.StirredMap,

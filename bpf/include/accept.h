@@ -14,6 +14,7 @@
  * what is reached through it is no pointer that socket storage takes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, MAX_ACCEPTING);
 	__type(key, u64);
 	__type(value, u64); /* ns of the accept, 0 before it */

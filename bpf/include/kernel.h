@@ -179,6 +179,12 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 } KERNEL_TYPE;
 
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct sock *sk;
+	void *value;
+} KERNEL_TYPE;
+
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;

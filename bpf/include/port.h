@@ -64,6 +64,20 @@ struct {
 	__type(value, struct port);
 } ports SEC(".maps");
 
+/* What the open connections of a port add up to; made anew by each walk. */
+struct open_conns {
+	u64 established;
+	u64 rwnd_jiffies;
+	u64 sndbuf_jiffies;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PORTS);
+	__type(key, u32);
+	__type(value, struct open_conns);
+} open_map SEC(".maps");
+
 static __always_inline struct port *port_of(u32 index)
 {
 	struct port *p = bpf_map_lookup_elem(&ports, &index);

@@ -67,6 +67,7 @@ struct thread_key {
 /* The threads to mark, by tid; only read by the task iterator. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, u32);
 	__type(value, struct thread_key);

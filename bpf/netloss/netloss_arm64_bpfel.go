@@ -19,6 +19,7 @@ const (
 	netlossMapConfigMap      = "config_map"
 	netlossMapConns          = "conns"
 	netlossMapLostMap        = "lost_map"
+	netlossMapOpenMap        = "open_map"
 	netlossMapPorts          = "ports"
 	netlossMapStirredMap     = "stirred_map"
 	netlossMapWatchMap       = "watch_map"
@@ -81,6 +82,7 @@ type netlossMapSpecs struct {
 	ConfigMap  *ebpf.MapSpec `ebpf:"config_map"`
 	Conns      *ebpf.MapSpec `ebpf:"conns"`
 	LostMap    *ebpf.MapSpec `ebpf:"lost_map"`
+	OpenMap    *ebpf.MapSpec `ebpf:"open_map"`
 	Ports      *ebpf.MapSpec `ebpf:"ports"`
 	StirredMap *ebpf.MapSpec `ebpf:"stirred_map"`
 	WatchMap   *ebpf.MapSpec `ebpf:"watch_map"`
@@ -115,6 +117,7 @@ type netlossMaps struct {
 	ConfigMap  *ebpf.Map `ebpf:"config_map"`
 	Conns      *ebpf.Map `ebpf:"conns"`
 	LostMap    *ebpf.Map `ebpf:"lost_map"`
+	OpenMap    *ebpf.Map `ebpf:"open_map"`
 	Ports      *ebpf.Map `ebpf:"ports"`
 	StirredMap *ebpf.Map `ebpf:"stirred_map"`
 	WatchMap   *ebpf.Map `ebpf:"watch_map"`
@@ -125,6 +128,7 @@ func (m *netlossMaps) Close() error {
 		m.ConfigMap,
 		m.Conns,
 		m.LostMap,
+		m.OpenMap,
 		m.Ports,
 		m.StirredMap,
 		m.WatchMap,

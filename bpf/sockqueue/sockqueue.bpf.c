@@ -355,6 +355,63 @@ static __always_inline void mark_new(struct conn *c, struct tcp_sock *tp, u32 po
 		COUNT(p->connections);
 }
 
+/* One line for a socket of a watched port. */
+static __always_inline void tell(struct sock_line *l, struct conn *c, struct tcp_sock *tp)
+{
+	struct sock_common *skc = &tp->inet_conn.icsk_inet.sk.__sk_common;
+
+	l->state = skc->skc_state;
+	l->cookie = bpf_get_socket_cookie(tp);
+	l->port = c->port;
+	l->jiffies = bpf_jiffies64();
+	l->ktime = bpf_ktime_get_ns();
+	l->arrived = pos_arrived(tp);
+	l->read = pos_read(tp);
+	l->written = pos_written(tp);
+	l->left = pos_left(tp);
+	l->depth = tp->inet_conn.icsk_inet.sk.sk_ack_backlog;
+	l->limit = tp->inet_conn.icsk_inet.sk.sk_max_ack_backlog;
+	l->rwnd_jiffies = tp->chrono_stat[1] - (c->role == ROLE_CONN ? c->rwnd_jiffies : 0);
+	l->sndbuf_jiffies = tp->chrono_stat[2] - (c->role == ROLE_CONN ? c->sndbuf_jiffies : 0);
+	l->retransmits = tp->total_retrans;
+	l->drops = tp->inet_conn.icsk_inet.sk.sk_drops.counter;
+	l->netns = skc->skc_net.net->ns.inum;
+	l->local_port = skc->skc_num;
+	l->remote_port = bpf_ntohs(skc->skc_dport);
+}
+
+/* Walks the marked sockets of all network namespaces: a line for each listener; of
+ * connections the sums. */
+SEC("iter/bpf_sk_storage_map")
+int survey(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct conn *c = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct sock_line l = {};
+	struct open_conns *open;
+	struct tcp_sock *tp;
+	u32 port;
+
+	if (!sk || !c)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	if (sk->__sk_common.skc_state == TCP_LISTEN) {
+		tell(&l, c, tp);
+		bpf_seq_write(ctx->meta->seq, &l, sizeof(l));
+		return 0;
+	}
+	port = c->port;
+	open = bpf_map_lookup_elem(&open_map, &port);
+	if (!open || sk->__sk_common.skc_state != TCP_ESTABLISHED || c->role != ROLE_CONN)
+		return 0;
+	COUNT(open->established);
+	__sync_fetch_and_add(&open->rwnd_jiffies, tp->chrono_stat[1] - c->rwnd_jiffies);
+	__sync_fetch_and_add(&open->sndbuf_jiffies, tp->chrono_stat[2] - c->sndbuf_jiffies);
+	return 0;
+}
+
 /* Marks the sockets of watched ports that are older than the agent, and tells
  * user space what each is at. */
 SEC("iter/tcp")
@@ -365,17 +422,17 @@ int mark(struct bpf_iter__tcp *ctx)
 	struct watch_key key = {};
 	struct tcp_sock *tp;
 	struct conn *c;
-	u32 *port;
+	u32 *port, state;
 
 	if (!skc)
 		return 0;
-	l.state = skc->skc_state;
-	if (l.state != TCP_LISTEN && l.state != TCP_ESTABLISHED)
+	state = skc->skc_state;
+	if (state != TCP_LISTEN && state != TCP_ESTABLISHED)
 		return 0;
 	key.netns = skc->skc_net.net->ns.inum;
 	key.port = skc->skc_num;
 	port = bpf_map_lookup_elem(&watch_map, &key);
-	if (!port && l.state == TCP_ESTABLISHED) {
+	if (!port && state == TCP_ESTABLISHED) {
 		key.port = bpf_ntohs(skc->skc_dport);
 		key.remote = 1;
 		port = bpf_map_lookup_elem(&watch_map, &key);
@@ -390,30 +447,14 @@ int mark(struct bpf_iter__tcp *ctx)
 	}
 	if (!c->role) {
 		l.marked = 1;
-		if (l.state == TCP_ESTABLISHED) {
+		if (state == TCP_ESTABLISHED) {
 			mark_new(c, tp, *port);
 		} else {
-			c->port = *port;
 			c->role = ROLE_LISTENER;
 		}
 	}
-	l.cookie = bpf_get_socket_cookie(tp);
-	l.port = *port;
-	l.jiffies = bpf_jiffies64();
-	l.ktime = bpf_ktime_get_ns();
-	l.arrived = pos_arrived(tp);
-	l.read = pos_read(tp);
-	l.written = pos_written(tp);
-	l.left = pos_left(tp);
-	l.depth = tp->inet_conn.icsk_inet.sk.sk_ack_backlog;
-	l.limit = tp->inet_conn.icsk_inet.sk.sk_max_ack_backlog;
-	l.rwnd_jiffies = tp->chrono_stat[1] - (c->role == ROLE_CONN ? c->rwnd_jiffies : 0);
-	l.sndbuf_jiffies = tp->chrono_stat[2] - (c->role == ROLE_CONN ? c->sndbuf_jiffies : 0);
-	l.retransmits = tp->total_retrans;
-	l.drops = tp->inet_conn.icsk_inet.sk.sk_drops.counter;
-	l.netns = key.netns;
-	l.local_port = skc->skc_num;
-	l.remote_port = bpf_ntohs(skc->skc_dport);
+	c->port = *port;
+	tell(&l, c, tp);
 	bpf_seq_write(ctx->meta->seq, &l, sizeof(l));
 	return 0;
 }

@@ -5,6 +5,7 @@
 package sockqueue
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -83,24 +84,54 @@ const (
 )
 
 // Marker marks the sockets that are older than the agent.
-type Marker struct{ iter *bpf.Iterator }
+type Marker struct {
+	maps     *bpf.Maps
+	iter     *bpf.Iterator
+	survey   *bpf.Iterator // nil: noSurvey says why
+	noSurvey error
+}
 
-// NewMarker loads the iterator.
+// NewMarker loads the iterators.
 func NewMarker(m *bpf.Maps) (*Marker, error) {
 	it, err := m.NewIterator(loadSockqueue, "mark")
 	if err != nil {
 		return nil, fmt.Errorf("loading the socket iterator: %w", err)
 	}
-	return &Marker{it}, nil
+	k := &Marker{maps: m, iter: it}
+	k.survey, k.noSurvey = m.NewConnIterator(loadSockqueue, "survey")
+	return k, nil
 }
 
-// Close unloads the iterator.
-func (k *Marker) Close() error { return k.iter.Close() }
+// Close unloads the iterators.
+func (k *Marker) Close() error {
+	if k.survey == nil {
+		return k.iter.Close()
+	}
+	return errors.Join(k.iter.Close(), k.survey.Close())
+}
 
 // Mark walks the TCP sockets of the calling thread's network namespace, marks
 // those of watched ports, and hands each to f.
-func (k *Marker) Mark(f func(Socket)) error {
-	return k.iter.Run(func(r io.Reader) error {
+func (k *Marker) Mark(f func(Socket)) error { return k.iter.Run(each(f)) }
+
+// Survey walks the marked sockets of all network namespaces, which takes no right to
+// enter them, hands the listeners to f, and returns what the connections add up to, by
+// port index. An error means that this kernel has no such walk.
+func (k *Marker) Survey(f func(Socket)) (map[int]bpf.OpenConns, error) {
+	if k.noSurvey != nil {
+		return nil, k.noSurvey
+	}
+	if err := k.maps.ForgetOpen(); err != nil {
+		return nil, err
+	}
+	if err := k.survey.Run(each(f)); err != nil {
+		return nil, err
+	}
+	return k.maps.Open()
+}
+
+func each(f func(Socket)) func(io.Reader) error {
+	return func(r io.Reader) error {
 		return bpf.ReadEach(r, func(l *sockqueueSockLine) {
 			f(Socket{
 				Cookie: l.Cookie, Port: int(l.Port), State: l.State, LocalPort: l.LocalPort, RemotePort: l.RemotePort,
@@ -109,5 +140,5 @@ func (k *Marker) Mark(f func(Socket)) error {
 				Jiffies: l.Jiffies, Ktime: l.Ktime, Marked: l.Marked != 0,
 			})
 		})
-	})
+	}
 }

@@ -46,6 +46,7 @@ const (
 	sockqueueMapConns             = "conns"
 	sockqueueMapLostMap           = "lost_map"
 	sockqueueMapMarks             = "marks"
+	sockqueueMapOpenMap           = "open_map"
 	sockqueueMapPorts             = "ports"
 	sockqueueMapRecords           = "records"
 	sockqueueMapRoles             = "roles"
@@ -66,6 +67,7 @@ const (
 	sockqueueProgSendBeginsFentry = "send_begins_fentry"
 	sockqueueProgSent             = "sent"
 	sockqueueProgSentFexit        = "sent_fexit"
+	sockqueueProgSurvey           = "survey"
 	sockqueueVarUnusedSockLine    = "unused_sock_line"
 )
 
@@ -123,6 +125,7 @@ type sockqueueProgramSpecs struct {
 	SendBeginsFentry *ebpf.ProgramSpec `ebpf:"send_begins_fentry"`
 	Sent             *ebpf.ProgramSpec `ebpf:"sent"`
 	SentFexit        *ebpf.ProgramSpec `ebpf:"sent_fexit"`
+	Survey           *ebpf.ProgramSpec `ebpf:"survey"`
 }
 
 // sockqueueMapSpecs contains maps before they are loaded into the kernel.
@@ -134,6 +137,7 @@ type sockqueueMapSpecs struct {
 	Conns       *ebpf.MapSpec `ebpf:"conns"`
 	LostMap     *ebpf.MapSpec `ebpf:"lost_map"`
 	Marks       *ebpf.MapSpec `ebpf:"marks"`
+	OpenMap     *ebpf.MapSpec `ebpf:"open_map"`
 	Ports       *ebpf.MapSpec `ebpf:"ports"`
 	Records     *ebpf.MapSpec `ebpf:"records"`
 	Roles       *ebpf.MapSpec `ebpf:"roles"`
@@ -176,6 +180,7 @@ type sockqueueMaps struct {
 	Conns       *ebpf.Map `ebpf:"conns"`
 	LostMap     *ebpf.Map `ebpf:"lost_map"`
 	Marks       *ebpf.Map `ebpf:"marks"`
+	OpenMap     *ebpf.Map `ebpf:"open_map"`
 	Ports       *ebpf.Map `ebpf:"ports"`
 	Records     *ebpf.Map `ebpf:"records"`
 	Roles       *ebpf.Map `ebpf:"roles"`
@@ -193,6 +198,7 @@ func (m *sockqueueMaps) Close() error {
 		m.Conns,
 		m.LostMap,
 		m.Marks,
+		m.OpenMap,
 		m.Ports,
 		m.Records,
 		m.Roles,
@@ -227,6 +233,7 @@ type sockqueuePrograms struct {
 	SendBeginsFentry *ebpf.Program `ebpf:"send_begins_fentry"`
 	Sent             *ebpf.Program `ebpf:"sent"`
 	SentFexit        *ebpf.Program `ebpf:"sent_fexit"`
+	Survey           *ebpf.Program `ebpf:"survey"`
 }
 
 func (p *sockqueuePrograms) Close() error {
@@ -243,6 +250,7 @@ func (p *sockqueuePrograms) Close() error {
 		p.SendBeginsFentry,
 		p.Sent,
 		p.SentFexit,
+		p.Survey,
 	)
 }
 
