@@ -38,7 +38,8 @@ const Ports = 128
 const (
 	stagesOfTTFT = 7
 	stagesOfGap  = 2
-	rolesInAll   = 64
+	rolesInAll   = 64        // that the kernel's programs count
+	rolesOfPorts = Ports * 4 // that /proc tells of
 )
 
 // The families. A name in Go is the metric's without velo_agent_ and its unit.
@@ -141,17 +142,17 @@ var (
 		Source: "bpf/sched", Docs: "stages/wake_to_run.md",
 	}
 	ThreadCPU = Family{
-		Name: "velo_agent_thread_cpu_seconds_total", Type: Counter, Unit: "seconds", Labels: portLabels("role"), Budget: rolesInAll,
+		Name: "velo_agent_thread_cpu_seconds_total", Type: Counter, Unit: "seconds", Labels: portLabels("role"), Budget: rolesOfPorts,
 		Help:   "Time on a CPU, by thread role.",
 		Source: "/proc/PID/task/*/schedstat", Docs: "stages/wake_to_run.md",
 	}
 	RunDelay = Family{
-		Name: "velo_agent_thread_run_delay_seconds_total", Type: Counter, Unit: "seconds", Labels: portLabels("role"), Budget: rolesInAll,
+		Name: "velo_agent_thread_run_delay_seconds_total", Type: Counter, Unit: "seconds", Labels: portLabels("role"), Budget: rolesOfPorts,
 		Help:   "Time that threads could run and did not, by thread role.",
 		Source: "/proc/PID/task/*/schedstat", Docs: "stages/wake_to_run.md",
 	}
 	Threads = Family{
-		Name: "velo_agent_threads", Type: Gauge, Labels: portLabels("role"), Budget: rolesInAll,
+		Name: "velo_agent_threads", Type: Gauge, Labels: portLabels("role"), Budget: rolesOfPorts,
 		Help:   "Threads of the port's process, by thread role.",
 		Source: "/proc/PID/task", Docs: "stages/wake_to_run.md",
 	}
