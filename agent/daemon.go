@@ -86,7 +86,7 @@ func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(runtimes.NewGoCollector(), runtimes.NewProcessCollector(runtimes.ProcessCollectorOpts{}))
-	page := collectors.New(d.snapshot, registry)
+	page := newPage(collectors.New(d.snapshot, registry).Each, d.log.With("component", "metrics"))
 	loop, stopLoop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { d.keepRecord(loop) })

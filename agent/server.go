@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sys/unix"
 
 	"github.com/velo-agent/velo-agent/diagnosis"
@@ -23,11 +21,9 @@ const (
 )
 
 // public is what everyone who reaches the port may ask.
-func (d *Daemon) public(page prometheus.Gatherer) *http.ServeMux {
+func (d *Daemon) public(metrics http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", newCached(promhttp.HandlerFor(page, promhttp.HandlerOpts{
-		EnableOpenMetrics: true, DisableCompression: true, ErrorHandling: promhttp.ContinueOnError,
-	})))
+	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", d.ready)
 	mux.HandleFunc("GET /api/v1/report", d.serveReport)
@@ -39,8 +35,8 @@ func (d *Daemon) public(page prometheus.Gatherer) *http.ServeMux {
 
 // private is what is asked over the Unix socket: also what changes the daemon, and
 // the figures that verbs on this node compute from.
-func (d *Daemon) private(page prometheus.Gatherer) http.Handler {
-	mux := d.public(page)
+func (d *Daemon) private(metrics http.Handler) http.Handler {
+	mux := d.public(metrics)
 	mux.HandleFunc("GET /api/v1/measured", func(w http.ResponseWriter, r *http.Request) {
 		m, err := d.readings.now(r.Context())
 		if err != nil || m == nil {

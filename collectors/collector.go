@@ -5,7 +5,6 @@ package collectors
 import (
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,20 +59,40 @@ func New(take func() *Snapshot, beside prometheus.Gatherer) *Collector {
 	return &Collector{take, beside}
 }
 
-// Gather implements prometheus.Gatherer. It makes the page itself: a registry would
-// take more time to check what the table declares than it takes to make it.
-func (c *Collector) Gather() ([]*dto.MetricFamily, error) {
-	page := c.own()
-	if c.beside == nil {
-		return page, nil
+// Each hands the families of a page to f, by name and one at a time: of a node with
+// many ports all of them together are tens of megabytes. (A registry would hold them
+// all, and take longer to check what the table declares than it takes to make it.)
+func (c *Collector) Each(f func(*dto.MetricFamily) error) error {
+	s := c.sink()
+	var more []*dto.MetricFamily
+	if c.beside != nil {
+		var err error
+		if more, err = c.beside.Gather(); err != nil {
+			return err
+		}
 	}
-	more, err := c.beside.Gather()
-	page = append(page, more...)
-	slices.SortFunc(page, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return page, err
+	for _, own := range byName {
+		for len(more) > 0 && more[0].GetName() < own.Name {
+			if err := f(more[0]); err != nil {
+				return err
+			}
+			more = more[1:]
+		}
+		if family := s.family(own); family != nil {
+			if err := f(family); err != nil {
+				return err
+			}
+		}
+	}
+	for _, m := range more {
+		if err := f(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (c *Collector) own() []*dto.MetricFamily {
+func (c *Collector) sink() *sink {
 	x := c.take()
 	s := newSink()
 	if m := x.Measured; m != nil {
@@ -90,7 +109,7 @@ func (c *Collector) own() []*dto.MetricFamily {
 			s.add(&FoldedSeries, float64(n), f.Name)
 		}
 	}
-	return s.page()
+	return s
 }
 
 // labelsOf are the values of perPort.

@@ -36,7 +36,7 @@ func full() *Snapshot {
 		p.Stages[st] = diagnosis.StageTimes{TTFT: &h, TTFTMissed: 1, GapMissed: 1}
 	}
 	p.Stages[attribution.Engine].Gap, p.Stages[attribution.SendQueue].Gap = &h, &h
-	for i := range rolesInAll + 1 {
+	for i := range rolesOfPorts + 1 {
 		p.Sched = append(p.Sched, diagnosis.Role{
 			Name: fmt.Sprintf("role %d", i), Threads: 1, Wakeups: &n, Wait: &h, OnCPU: &d, RunDelay: &d, Preempted: &n,
 			Throttled: &diagnosis.Throttle{Time: d},

@@ -13,24 +13,25 @@ import (
 // would refuse is looked for here: families and series that are there twice.
 func gather(t *testing.T, x *Snapshot) map[string]*dto.MetricFamily {
 	t.Helper()
-	list, err := New(func() *Snapshot { return x }, nil).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	families := map[string]*dto.MetricFamily{}
-	for _, f := range list {
-		if families[f.GetName()] != nil || len(f.Metric) == 0 {
-			t.Errorf("%s is there twice, or empty", f.GetName())
+	families, last := map[string]*dto.MetricFamily{}, ""
+	err := New(func() *Snapshot { return x }, nil).Each(func(f *dto.MetricFamily) error {
+		if f.GetName() <= last {
+			t.Errorf("%s comes after %s", f.GetName(), last)
 		}
-		families[f.GetName()] = f
+		last = f.GetName()
+		families[last] = f
 		seen := map[string]bool{}
 		for _, m := range f.Metric {
 			if labels := fmt.Sprint(m.Label); seen[labels] {
-				t.Errorf("%s has two series of %s", f.GetName(), labels)
+				t.Errorf("%s has two series of %s", last, labels)
 			} else {
 				seen[labels] = true
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return families
 }

@@ -85,19 +85,15 @@ func (s *sink) observe(f *Family, h *attribution.Histogram, exemplars []Exemplar
 	r.histogram = &sum
 }
 
-// page makes the families of the Table that have rows, sorted by name.
-func (s *sink) page() []*dto.MetricFamily {
-	var out []*dto.MetricFamily
-	for _, f := range byName {
-		rows := s.families[f]
-		if len(rows) == 0 {
-			continue
-		}
-		family := &dto.MetricFamily{Name: &f.Name, Help: &f.Help, Type: f.Type.dto(), Metric: make([]*dto.Metric, len(rows))}
-		for i := range rows {
-			family.Metric[i] = f.metric(&rows[i])
-		}
-		out = append(out, family)
+// family makes f's family of values; nil where it has no row.
+func (s *sink) family(f *Family) *dto.MetricFamily {
+	rows := s.families[f]
+	if len(rows) == 0 {
+		return nil
+	}
+	out := &dto.MetricFamily{Name: &f.Name, Help: &f.Help, Type: f.Type.dto(), Metric: make([]*dto.Metric, len(rows))}
+	for i := range rows {
+		out.Metric[i] = f.metric(&rows[i])
 	}
 	return out
 }
