@@ -141,6 +141,11 @@ func DiagnoseFrom(ctx context.Context, s Source, w Watch, window time.Duration, 
 	return diagnosis.Build(m), nil
 }
 
+// within reports whether a cgroup is another or below it.
+func within(cgroup, other string) bool {
+	return cgroup == other || strings.HasPrefix(cgroup, strings.TrimSuffix(other, "/")+"/")
+}
+
 // Of returns the ports of m that w names; all where it names none.
 func (w Watch) Of(m *diagnosis.Measured) []diagnosis.Port {
 	if w.empty() {
@@ -149,9 +154,7 @@ func (w Watch) Of(m *diagnosis.Measured) []diagnosis.Port {
 	out := []diagnosis.Port{}
 	for i := range m.Ports {
 		p := &m.Ports[i]
-		inCgroup := slices.ContainsFunc(w.Cgroups, func(c string) bool {
-			return p.Cgroup == c || strings.HasPrefix(p.Cgroup, strings.TrimSuffix(c, "/")+"/")
-		})
+		inCgroup := slices.ContainsFunc(w.Cgroups, func(c string) bool { return within(p.Cgroup, c) })
 		if slices.Contains(w.Ports, p.Port) || slices.Contains(w.PIDs, p.PID) || inCgroup {
 			out = append(out, *p)
 		}

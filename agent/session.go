@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +24,7 @@ const (
 	drainEvery        = 20 * time.Millisecond  // the ring holds some 4,800 records
 	drainIdle         = 250 * time.Millisecond // where nothing comes
 	lookEvery         = 10 * time.Minute       // for new listeners and threads, though nothing stirred
+	lookForks         = 10 * time.Second       // where watched processes forked
 	lookBlind         = 15 * time.Second       // where no program says that something stirred
 	lookAgain         = 2 * time.Second        // the soonest after a look
 	lookShare         = 50                     // looking takes at most one part in so many of the time
@@ -163,10 +166,10 @@ func (s *Session) serveRing(ctx context.Context) {
 	}
 }
 
-// look marks new listeners and threads until ctx ends: soon after sockets of the
-// node began or ended to listen or watched processes forked, and now and then. The
-// walk over /proc may take long on a node with many sockets; it gets a small share
-// of the time.
+// look marks new listeners and threads until ctx ends: soon after a process that may be
+// meant began to listen or a watched one ended to, later after watched processes forked,
+// and now and then. The walk over /proc may take long on a node with many sockets; it
+// gets a small share of the time.
 func (s *Session) look(ctx context.Context) {
 	every := lookEvery
 	if !s.held("connection_state") {
@@ -175,26 +178,65 @@ func (s *Session) look(ctx context.Context) {
 	tick := time.NewTicker(lookAgain / 2)
 	defer tick.Stop()
 	last, soonest := time.Now(), time.Now()
-	var seen bpf.Stirred
+	seen, wanted := s.stirred(), false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := time.Now()
-		stirred := s.stirred()
-		stirred.Backlogged = 0
-		if stirred == seen && now.Sub(last) < every || now.Before(soonest) {
+		now, stirred := time.Now(), s.stirred()
+		wanted = wanted || s.concerns(seen.Listens, stirred.Listens)
+		seen.Listens = stirred.Listens
+		since := now.Sub(last)
+		forked := stirred.Forks != seen.Forks && since >= lookForks
+		if !wanted && !forked && since < every || now.Before(soonest) {
 			continue
 		}
-		seen = stirred
+		seen.Forks, wanted = stirred.Forks, false
 		if err := s.mark(); err != nil {
 			s.opts.Log.Warn("looking for new listeners", "error", err)
 		}
 		last = time.Now()
 		soonest = last.Add(max(lookAgain, lookShare*last.Sub(now)))
 	}
+}
+
+// concerns reports whether one of the listeners from since to now may be meant.
+func (s *Session) concerns(since, now uint64) bool {
+	if since == now {
+		return false
+	}
+	list, ok, err := s.maps.Listenings(since, now)
+	if err != nil {
+		s.opts.Log.Warn("asking what listens", "error", err)
+	}
+	s.seen.mu.Lock()
+	w := s.opts.Watch
+	s.seen.mu.Unlock()
+	return !ok || slices.ContainsFunc(list, func(l bpf.Listening) bool { return meant(s.opts.Host, w, l) })
+}
+
+// meant reports whether w may mean the listener. Who cannot be asked, may be.
+func meant(h preflight.Host, w Watch, l bpf.Listening) bool {
+	if l.PID == 0 || slices.Contains(w.Ports, l.Port) || slices.Contains(w.PIDs, l.PID) {
+		return true
+	}
+	if !w.empty() && !w.Engines && len(w.Cgroups) == 0 {
+		return false
+	}
+	line, err := h.Line(l.PID)
+	if len(line) == 0 {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	if slices.ContainsFunc(w.Cgroups, func(c string) bool { return within(line[0].Cgroup, c) }) {
+		return true
+	}
+	if w.empty() || w.Engines {
+		engines, _ := h.Engines(line) // some of them is enough
+		return len(engines) > 0
+	}
+	return false
 }
 
 // stirred is zero where there are no programs that count.

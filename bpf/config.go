@@ -109,7 +109,7 @@ func (m *Maps) SetObjectives(o Objectives) error {
 // answer.
 type Stirred struct {
 	Backlogged uint64 // sends that returned with data that had not left
-	Listens    uint64 // sockets, of any process, that began or ended to listen
+	Listens    uint64 // sockets of any process that began to listen, and watched ones that ended to
 	Forks      uint64 // threads and processes that watched ones began
 }
 
@@ -120,6 +120,32 @@ func (m *Maps) Stirred() (Stirred, error) {
 		return Stirred{}, fmt.Errorf("reading what stirred: %w", err)
 	}
 	return Stirred{Backlogged: s.Backlogged, Listens: s.Listens, Forks: s.Forks}, nil
+}
+
+// Listening is one of Stirred.Listens.
+type Listening struct {
+	NetNS uint32
+	Port  uint16
+	PID   int // of the process that began to listen; 0: a watched socket ended
+}
+
+// listenings is how many of the newest are kept (LISTENINGS in bpf/include/config.h).
+const listenings = 64
+
+// Listenings returns those from number since up to, not with, now. ok is false where
+// some of them are no longer kept.
+func (m *Maps) Listenings(since, now uint64) (list []Listening, ok bool, err error) {
+	if now-since > listenings {
+		return nil, false, nil
+	}
+	for n := since; n < now; n++ {
+		var l mapsListening
+		if err := m.collection.Maps["listening_map"].Lookup(uint32(n%listenings), &l); err != nil {
+			return nil, false, fmt.Errorf("reading what listens: %w", err)
+		}
+		list = append(list, Listening{NetNS: l.Netns, Port: l.Port, PID: int(l.Tgid)})
+	}
+	return list, true, nil
 }
 
 // Flagged sets f while the rung is in use.

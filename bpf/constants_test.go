@@ -148,6 +148,9 @@ func TestLimitsAgree(t *testing.T) {
 	if n := readHeader(t, "port.h").numbers["MAX_WATCHED"]; n != MaxWatched {
 		t.Errorf("MAX_WATCHED is %d, MaxWatched %d", n, MaxWatched)
 	}
+	if n := readHeader(t, "config.h").numbers["LISTENINGS"]; n != listenings {
+		t.Errorf("LISTENINGS is %d, listenings %d", n, listenings)
+	}
 	if n := readHeader(t, "accept.h").numbers["MAX_ACCEPTING"]; n != MaxAccepting {
 		t.Errorf("MAX_ACCEPTING is %d, MaxAccepting %d", n, MaxAccepting)
 	}

@@ -81,6 +81,14 @@ type mapsHist struct {
 	Reserved [2]uint32
 }
 
+type mapsListening struct {
+	_        structs.HostLayout
+	Netns    uint32
+	Tgid     uint32
+	Port     uint16
+	Reserved uint16
+}
+
 type mapsMark struct {
 	_        structs.HostLayout
 	T        uint64
@@ -209,6 +217,7 @@ const (
 	mapsMapAccepting    = "accepting"
 	mapsMapConfigMap    = "config_map"
 	mapsMapConns        = "conns"
+	mapsMapListeningMap = "listening_map"
 	mapsMapLostMap      = "lost_map"
 	mapsMapMarks        = "marks"
 	mapsMapOpenMap      = "open_map"
@@ -271,20 +280,21 @@ type mapsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type mapsMapSpecs struct {
-	Accepting   *ebpf.MapSpec `ebpf:"accepting"`
-	ConfigMap   *ebpf.MapSpec `ebpf:"config_map"`
-	Conns       *ebpf.MapSpec `ebpf:"conns"`
-	LostMap     *ebpf.MapSpec `ebpf:"lost_map"`
-	Marks       *ebpf.MapSpec `ebpf:"marks"`
-	OpenMap     *ebpf.MapSpec `ebpf:"open_map"`
-	Ports       *ebpf.MapSpec `ebpf:"ports"`
-	Records     *ebpf.MapSpec `ebpf:"records"`
-	Roles       *ebpf.MapSpec `ebpf:"roles"`
-	StirredMap  *ebpf.MapSpec `ebpf:"stirred_map"`
-	ThreadMarks *ebpf.MapSpec `ebpf:"thread_marks"`
-	Threads     *ebpf.MapSpec `ebpf:"threads"`
-	Wakes       *ebpf.MapSpec `ebpf:"wakes"`
-	WatchMap    *ebpf.MapSpec `ebpf:"watch_map"`
+	Accepting    *ebpf.MapSpec `ebpf:"accepting"`
+	ConfigMap    *ebpf.MapSpec `ebpf:"config_map"`
+	Conns        *ebpf.MapSpec `ebpf:"conns"`
+	ListeningMap *ebpf.MapSpec `ebpf:"listening_map"`
+	LostMap      *ebpf.MapSpec `ebpf:"lost_map"`
+	Marks        *ebpf.MapSpec `ebpf:"marks"`
+	OpenMap      *ebpf.MapSpec `ebpf:"open_map"`
+	Ports        *ebpf.MapSpec `ebpf:"ports"`
+	Records      *ebpf.MapSpec `ebpf:"records"`
+	Roles        *ebpf.MapSpec `ebpf:"roles"`
+	StirredMap   *ebpf.MapSpec `ebpf:"stirred_map"`
+	ThreadMarks  *ebpf.MapSpec `ebpf:"thread_marks"`
+	Threads      *ebpf.MapSpec `ebpf:"threads"`
+	Wakes        *ebpf.MapSpec `ebpf:"wakes"`
+	WatchMap     *ebpf.MapSpec `ebpf:"watch_map"`
 }
 
 // mapsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -314,20 +324,21 @@ func (o *mapsObjects) Close() error {
 //
 // It can be passed to loadMapsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type mapsMaps struct {
-	Accepting   *ebpf.Map `ebpf:"accepting"`
-	ConfigMap   *ebpf.Map `ebpf:"config_map"`
-	Conns       *ebpf.Map `ebpf:"conns"`
-	LostMap     *ebpf.Map `ebpf:"lost_map"`
-	Marks       *ebpf.Map `ebpf:"marks"`
-	OpenMap     *ebpf.Map `ebpf:"open_map"`
-	Ports       *ebpf.Map `ebpf:"ports"`
-	Records     *ebpf.Map `ebpf:"records"`
-	Roles       *ebpf.Map `ebpf:"roles"`
-	StirredMap  *ebpf.Map `ebpf:"stirred_map"`
-	ThreadMarks *ebpf.Map `ebpf:"thread_marks"`
-	Threads     *ebpf.Map `ebpf:"threads"`
-	Wakes       *ebpf.Map `ebpf:"wakes"`
-	WatchMap    *ebpf.Map `ebpf:"watch_map"`
+	Accepting    *ebpf.Map `ebpf:"accepting"`
+	ConfigMap    *ebpf.Map `ebpf:"config_map"`
+	Conns        *ebpf.Map `ebpf:"conns"`
+	ListeningMap *ebpf.Map `ebpf:"listening_map"`
+	LostMap      *ebpf.Map `ebpf:"lost_map"`
+	Marks        *ebpf.Map `ebpf:"marks"`
+	OpenMap      *ebpf.Map `ebpf:"open_map"`
+	Ports        *ebpf.Map `ebpf:"ports"`
+	Records      *ebpf.Map `ebpf:"records"`
+	Roles        *ebpf.Map `ebpf:"roles"`
+	StirredMap   *ebpf.Map `ebpf:"stirred_map"`
+	ThreadMarks  *ebpf.Map `ebpf:"thread_marks"`
+	Threads      *ebpf.Map `ebpf:"threads"`
+	Wakes        *ebpf.Map `ebpf:"wakes"`
+	WatchMap     *ebpf.Map `ebpf:"watch_map"`
 }
 
 func (m *mapsMaps) Close() error {
@@ -335,6 +346,7 @@ func (m *mapsMaps) Close() error {
 		m.Accepting,
 		m.ConfigMap,
 		m.Conns,
+		m.ListeningMap,
 		m.LostMap,
 		m.Marks,
 		m.OpenMap,

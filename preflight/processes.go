@@ -67,6 +67,29 @@ func (h Host) Processes() ([]Process, error) {
 	return procs, s.err("listing processes")
 }
 
+// Line returns a process and its ancestors, itself first. An [Incomplete] error comes
+// with what there is; fs.ErrNotExist: the process is gone.
+func (h Host) Line(pid int) ([]Process, error) {
+	var s skips
+	var line []Process
+	nets := h.newNetNSResolver()
+	for pid > 0 && len(line) < maxLine {
+		p, err := h.process(pid, nets, &s)
+		if err != nil && len(line) == 0 {
+			return nil, err
+		}
+		if err != nil {
+			break // it ended meanwhile
+		}
+		line = append(line, p)
+		pid = p.PPID
+	}
+	return line, s.err("reading a process and its ancestors")
+}
+
+// maxLine ends a walk that pids used anew lead in a circle.
+const maxLine = 64
+
 // pids returns the numbers among the names in the root, in order.
 func (h Host) pids() ([]int, error) {
 	d, err := os.Open(h.root())

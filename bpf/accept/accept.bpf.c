@@ -63,6 +63,23 @@ static __always_inline void on_closed(struct conn *c, struct sock *sk)
 	__sync_fetch_and_add(&p->sndbuf_jiffies, tp->chrono_stat[2] - c->sndbuf_jiffies);
 }
 
+static __always_inline void note_listening(struct sock *sk, u32 tgid)
+{
+	struct stirred *s = stirred();
+	struct listening *l;
+	u32 slot;
+
+	if (!s)
+		return;
+	slot = __sync_fetch_and_add(&s->listens, 1) & (LISTENINGS - 1);
+	l = bpf_map_lookup_elem(&listening_map, &slot);
+	if (!l)
+		return;
+	l->netns = sk->__sk_common.skc_net.net->ns.inum;
+	l->port = sk->__sk_common.skc_num;
+	l->tgid = tgid;
+}
+
 /* A port that is watched is listened on anew: its server restarted. Marked here, not
  * one connection is missed. */
 static __always_inline void on_listen(struct sock *sk)
@@ -87,14 +104,11 @@ int BPF_PROG(state_changed, struct sock *sk, int old_state, int new_state)
 {
 	struct conn *c;
 
-	if (new_state == TCP_LISTEN || old_state == TCP_LISTEN) {
-		struct stirred *s = stirred();
-
-		/* A child leaves LISTEN too, towards SYN_RECV. */
-		if (s && new_state != TCP_SYN_RECV)
-			COUNT(s->listens);
-		if (new_state == TCP_LISTEN)
-			on_listen(sk);
+	if (new_state == TCP_LISTEN) {
+		note_listening(sk, bpf_get_current_pid_tgid() >> 32);
+		on_listen(sk);
+	} else if (old_state == TCP_LISTEN && new_state != TCP_SYN_RECV && watched_as(sk)) {
+		note_listening(sk, 0); /* a child leaves LISTEN too, towards SYN_RECV */
 	}
 	if (new_state != TCP_ESTABLISHED && new_state != TCP_CLOSE)
 		return 0;

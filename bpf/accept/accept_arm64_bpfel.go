@@ -19,6 +19,7 @@ const (
 	acceptMapAccepting          = "accepting"
 	acceptMapConfigMap          = "config_map"
 	acceptMapConns              = "conns"
+	acceptMapListeningMap       = "listening_map"
 	acceptMapLostMap            = "lost_map"
 	acceptMapMarks              = "marks"
 	acceptMapOpenMap            = "open_map"
@@ -89,19 +90,20 @@ type acceptProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type acceptMapSpecs struct {
-	Accepting   *ebpf.MapSpec `ebpf:"accepting"`
-	ConfigMap   *ebpf.MapSpec `ebpf:"config_map"`
-	Conns       *ebpf.MapSpec `ebpf:"conns"`
-	LostMap     *ebpf.MapSpec `ebpf:"lost_map"`
-	Marks       *ebpf.MapSpec `ebpf:"marks"`
-	OpenMap     *ebpf.MapSpec `ebpf:"open_map"`
-	Ports       *ebpf.MapSpec `ebpf:"ports"`
-	Roles       *ebpf.MapSpec `ebpf:"roles"`
-	StirredMap  *ebpf.MapSpec `ebpf:"stirred_map"`
-	ThreadMarks *ebpf.MapSpec `ebpf:"thread_marks"`
-	Threads     *ebpf.MapSpec `ebpf:"threads"`
-	Wakes       *ebpf.MapSpec `ebpf:"wakes"`
-	WatchMap    *ebpf.MapSpec `ebpf:"watch_map"`
+	Accepting    *ebpf.MapSpec `ebpf:"accepting"`
+	ConfigMap    *ebpf.MapSpec `ebpf:"config_map"`
+	Conns        *ebpf.MapSpec `ebpf:"conns"`
+	ListeningMap *ebpf.MapSpec `ebpf:"listening_map"`
+	LostMap      *ebpf.MapSpec `ebpf:"lost_map"`
+	Marks        *ebpf.MapSpec `ebpf:"marks"`
+	OpenMap      *ebpf.MapSpec `ebpf:"open_map"`
+	Ports        *ebpf.MapSpec `ebpf:"ports"`
+	Roles        *ebpf.MapSpec `ebpf:"roles"`
+	StirredMap   *ebpf.MapSpec `ebpf:"stirred_map"`
+	ThreadMarks  *ebpf.MapSpec `ebpf:"thread_marks"`
+	Threads      *ebpf.MapSpec `ebpf:"threads"`
+	Wakes        *ebpf.MapSpec `ebpf:"wakes"`
+	WatchMap     *ebpf.MapSpec `ebpf:"watch_map"`
 }
 
 // acceptVariableSpecs contains global variables before they are loaded into the kernel.
@@ -130,19 +132,20 @@ func (o *acceptObjects) Close() error {
 //
 // It can be passed to loadAcceptObjects or ebpf.CollectionSpec.LoadAndAssign.
 type acceptMaps struct {
-	Accepting   *ebpf.Map `ebpf:"accepting"`
-	ConfigMap   *ebpf.Map `ebpf:"config_map"`
-	Conns       *ebpf.Map `ebpf:"conns"`
-	LostMap     *ebpf.Map `ebpf:"lost_map"`
-	Marks       *ebpf.Map `ebpf:"marks"`
-	OpenMap     *ebpf.Map `ebpf:"open_map"`
-	Ports       *ebpf.Map `ebpf:"ports"`
-	Roles       *ebpf.Map `ebpf:"roles"`
-	StirredMap  *ebpf.Map `ebpf:"stirred_map"`
-	ThreadMarks *ebpf.Map `ebpf:"thread_marks"`
-	Threads     *ebpf.Map `ebpf:"threads"`
-	Wakes       *ebpf.Map `ebpf:"wakes"`
-	WatchMap    *ebpf.Map `ebpf:"watch_map"`
+	Accepting    *ebpf.Map `ebpf:"accepting"`
+	ConfigMap    *ebpf.Map `ebpf:"config_map"`
+	Conns        *ebpf.Map `ebpf:"conns"`
+	ListeningMap *ebpf.Map `ebpf:"listening_map"`
+	LostMap      *ebpf.Map `ebpf:"lost_map"`
+	Marks        *ebpf.Map `ebpf:"marks"`
+	OpenMap      *ebpf.Map `ebpf:"open_map"`
+	Ports        *ebpf.Map `ebpf:"ports"`
+	Roles        *ebpf.Map `ebpf:"roles"`
+	StirredMap   *ebpf.Map `ebpf:"stirred_map"`
+	ThreadMarks  *ebpf.Map `ebpf:"thread_marks"`
+	Threads      *ebpf.Map `ebpf:"threads"`
+	Wakes        *ebpf.Map `ebpf:"wakes"`
+	WatchMap     *ebpf.Map `ebpf:"watch_map"`
 }
 
 func (m *acceptMaps) Close() error {
@@ -150,6 +153,7 @@ func (m *acceptMaps) Close() error {
 		m.Accepting,
 		m.ConfigMap,
 		m.Conns,
+		m.ListeningMap,
 		m.LostMap,
 		m.Marks,
 		m.OpenMap,

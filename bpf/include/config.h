@@ -32,7 +32,7 @@ struct {
  * configuration whole. */
 struct stirred {
 	u64 backlogged; /* sends that returned before all had left */
-	u64 listens;	/* sockets of the node that began or ended to listen */
+	u64 listens;	/* sockets that began to listen, and watched ones that ended to */
 	u64 forks;	/* threads and processes that watched ones began */
 };
 
@@ -49,6 +49,23 @@ static __always_inline struct stirred *stirred(void)
 
 	return bpf_map_lookup_elem(&stirred_map, &zero);
 }
+
+/* The newest of stirred.listens. */
+struct listening {
+	u32 netns;
+	u32 tgid; /* of the process that began to; 0: a watched socket ended */
+	u16 port;
+	u16 reserved;
+};
+
+#define LISTENINGS 64 /* a power of two */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LISTENINGS);
+	__type(key, u32);
+	__type(value, struct listening);
+} listening_map SEC(".maps");
 
 #define COUNT(field) __sync_fetch_and_add(&(field), 1)
 

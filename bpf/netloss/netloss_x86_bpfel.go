@@ -18,6 +18,7 @@ import (
 const (
 	netlossMapConfigMap      = "config_map"
 	netlossMapConns          = "conns"
+	netlossMapListeningMap   = "listening_map"
 	netlossMapLostMap        = "lost_map"
 	netlossMapOpenMap        = "open_map"
 	netlossMapPorts          = "ports"
@@ -79,13 +80,14 @@ type netlossProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type netlossMapSpecs struct {
-	ConfigMap  *ebpf.MapSpec `ebpf:"config_map"`
-	Conns      *ebpf.MapSpec `ebpf:"conns"`
-	LostMap    *ebpf.MapSpec `ebpf:"lost_map"`
-	OpenMap    *ebpf.MapSpec `ebpf:"open_map"`
-	Ports      *ebpf.MapSpec `ebpf:"ports"`
-	StirredMap *ebpf.MapSpec `ebpf:"stirred_map"`
-	WatchMap   *ebpf.MapSpec `ebpf:"watch_map"`
+	ConfigMap    *ebpf.MapSpec `ebpf:"config_map"`
+	Conns        *ebpf.MapSpec `ebpf:"conns"`
+	ListeningMap *ebpf.MapSpec `ebpf:"listening_map"`
+	LostMap      *ebpf.MapSpec `ebpf:"lost_map"`
+	OpenMap      *ebpf.MapSpec `ebpf:"open_map"`
+	Ports        *ebpf.MapSpec `ebpf:"ports"`
+	StirredMap   *ebpf.MapSpec `ebpf:"stirred_map"`
+	WatchMap     *ebpf.MapSpec `ebpf:"watch_map"`
 }
 
 // netlossVariableSpecs contains global variables before they are loaded into the kernel.
@@ -114,19 +116,21 @@ func (o *netlossObjects) Close() error {
 //
 // It can be passed to loadNetlossObjects or ebpf.CollectionSpec.LoadAndAssign.
 type netlossMaps struct {
-	ConfigMap  *ebpf.Map `ebpf:"config_map"`
-	Conns      *ebpf.Map `ebpf:"conns"`
-	LostMap    *ebpf.Map `ebpf:"lost_map"`
-	OpenMap    *ebpf.Map `ebpf:"open_map"`
-	Ports      *ebpf.Map `ebpf:"ports"`
-	StirredMap *ebpf.Map `ebpf:"stirred_map"`
-	WatchMap   *ebpf.Map `ebpf:"watch_map"`
+	ConfigMap    *ebpf.Map `ebpf:"config_map"`
+	Conns        *ebpf.Map `ebpf:"conns"`
+	ListeningMap *ebpf.Map `ebpf:"listening_map"`
+	LostMap      *ebpf.Map `ebpf:"lost_map"`
+	OpenMap      *ebpf.Map `ebpf:"open_map"`
+	Ports        *ebpf.Map `ebpf:"ports"`
+	StirredMap   *ebpf.Map `ebpf:"stirred_map"`
+	WatchMap     *ebpf.Map `ebpf:"watch_map"`
 }
 
 func (m *netlossMaps) Close() error {
 	return _NetlossClose(
 		m.ConfigMap,
 		m.Conns,
+		m.ListeningMap,
 		m.LostMap,
 		m.OpenMap,
 		m.Ports,

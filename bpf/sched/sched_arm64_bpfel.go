@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	schedMapConfigMap    = "config_map"
+	schedMapListeningMap = "listening_map"
 	schedMapLostMap      = "lost_map"
 	schedMapMarks        = "marks"
 	schedMapRoles        = "roles"
@@ -82,14 +83,15 @@ type schedProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type schedMapSpecs struct {
-	ConfigMap   *ebpf.MapSpec `ebpf:"config_map"`
-	LostMap     *ebpf.MapSpec `ebpf:"lost_map"`
-	Marks       *ebpf.MapSpec `ebpf:"marks"`
-	Roles       *ebpf.MapSpec `ebpf:"roles"`
-	StirredMap  *ebpf.MapSpec `ebpf:"stirred_map"`
-	ThreadMarks *ebpf.MapSpec `ebpf:"thread_marks"`
-	Threads     *ebpf.MapSpec `ebpf:"threads"`
-	Wakes       *ebpf.MapSpec `ebpf:"wakes"`
+	ConfigMap    *ebpf.MapSpec `ebpf:"config_map"`
+	ListeningMap *ebpf.MapSpec `ebpf:"listening_map"`
+	LostMap      *ebpf.MapSpec `ebpf:"lost_map"`
+	Marks        *ebpf.MapSpec `ebpf:"marks"`
+	Roles        *ebpf.MapSpec `ebpf:"roles"`
+	StirredMap   *ebpf.MapSpec `ebpf:"stirred_map"`
+	ThreadMarks  *ebpf.MapSpec `ebpf:"thread_marks"`
+	Threads      *ebpf.MapSpec `ebpf:"threads"`
+	Wakes        *ebpf.MapSpec `ebpf:"wakes"`
 }
 
 // schedVariableSpecs contains global variables before they are loaded into the kernel.
@@ -118,19 +120,21 @@ func (o *schedObjects) Close() error {
 //
 // It can be passed to loadSchedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type schedMaps struct {
-	ConfigMap   *ebpf.Map `ebpf:"config_map"`
-	LostMap     *ebpf.Map `ebpf:"lost_map"`
-	Marks       *ebpf.Map `ebpf:"marks"`
-	Roles       *ebpf.Map `ebpf:"roles"`
-	StirredMap  *ebpf.Map `ebpf:"stirred_map"`
-	ThreadMarks *ebpf.Map `ebpf:"thread_marks"`
-	Threads     *ebpf.Map `ebpf:"threads"`
-	Wakes       *ebpf.Map `ebpf:"wakes"`
+	ConfigMap    *ebpf.Map `ebpf:"config_map"`
+	ListeningMap *ebpf.Map `ebpf:"listening_map"`
+	LostMap      *ebpf.Map `ebpf:"lost_map"`
+	Marks        *ebpf.Map `ebpf:"marks"`
+	Roles        *ebpf.Map `ebpf:"roles"`
+	StirredMap   *ebpf.Map `ebpf:"stirred_map"`
+	ThreadMarks  *ebpf.Map `ebpf:"thread_marks"`
+	Threads      *ebpf.Map `ebpf:"threads"`
+	Wakes        *ebpf.Map `ebpf:"wakes"`
 }
 
 func (m *schedMaps) Close() error {
 	return _SchedClose(
 		m.ConfigMap,
+		m.ListeningMap,
 		m.LostMap,
 		m.Marks,
 		m.Roles,

@@ -44,6 +44,7 @@ const (
 	sockqueueMapAccepting         = "accepting"
 	sockqueueMapConfigMap         = "config_map"
 	sockqueueMapConns             = "conns"
+	sockqueueMapListeningMap      = "listening_map"
 	sockqueueMapLostMap           = "lost_map"
 	sockqueueMapMarks             = "marks"
 	sockqueueMapOpenMap           = "open_map"
@@ -132,20 +133,21 @@ type sockqueueProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sockqueueMapSpecs struct {
-	Accepting   *ebpf.MapSpec `ebpf:"accepting"`
-	ConfigMap   *ebpf.MapSpec `ebpf:"config_map"`
-	Conns       *ebpf.MapSpec `ebpf:"conns"`
-	LostMap     *ebpf.MapSpec `ebpf:"lost_map"`
-	Marks       *ebpf.MapSpec `ebpf:"marks"`
-	OpenMap     *ebpf.MapSpec `ebpf:"open_map"`
-	Ports       *ebpf.MapSpec `ebpf:"ports"`
-	Records     *ebpf.MapSpec `ebpf:"records"`
-	Roles       *ebpf.MapSpec `ebpf:"roles"`
-	StirredMap  *ebpf.MapSpec `ebpf:"stirred_map"`
-	ThreadMarks *ebpf.MapSpec `ebpf:"thread_marks"`
-	Threads     *ebpf.MapSpec `ebpf:"threads"`
-	Wakes       *ebpf.MapSpec `ebpf:"wakes"`
-	WatchMap    *ebpf.MapSpec `ebpf:"watch_map"`
+	Accepting    *ebpf.MapSpec `ebpf:"accepting"`
+	ConfigMap    *ebpf.MapSpec `ebpf:"config_map"`
+	Conns        *ebpf.MapSpec `ebpf:"conns"`
+	ListeningMap *ebpf.MapSpec `ebpf:"listening_map"`
+	LostMap      *ebpf.MapSpec `ebpf:"lost_map"`
+	Marks        *ebpf.MapSpec `ebpf:"marks"`
+	OpenMap      *ebpf.MapSpec `ebpf:"open_map"`
+	Ports        *ebpf.MapSpec `ebpf:"ports"`
+	Records      *ebpf.MapSpec `ebpf:"records"`
+	Roles        *ebpf.MapSpec `ebpf:"roles"`
+	StirredMap   *ebpf.MapSpec `ebpf:"stirred_map"`
+	ThreadMarks  *ebpf.MapSpec `ebpf:"thread_marks"`
+	Threads      *ebpf.MapSpec `ebpf:"threads"`
+	Wakes        *ebpf.MapSpec `ebpf:"wakes"`
+	WatchMap     *ebpf.MapSpec `ebpf:"watch_map"`
 }
 
 // sockqueueVariableSpecs contains global variables before they are loaded into the kernel.
@@ -175,20 +177,21 @@ func (o *sockqueueObjects) Close() error {
 //
 // It can be passed to loadSockqueueObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sockqueueMaps struct {
-	Accepting   *ebpf.Map `ebpf:"accepting"`
-	ConfigMap   *ebpf.Map `ebpf:"config_map"`
-	Conns       *ebpf.Map `ebpf:"conns"`
-	LostMap     *ebpf.Map `ebpf:"lost_map"`
-	Marks       *ebpf.Map `ebpf:"marks"`
-	OpenMap     *ebpf.Map `ebpf:"open_map"`
-	Ports       *ebpf.Map `ebpf:"ports"`
-	Records     *ebpf.Map `ebpf:"records"`
-	Roles       *ebpf.Map `ebpf:"roles"`
-	StirredMap  *ebpf.Map `ebpf:"stirred_map"`
-	ThreadMarks *ebpf.Map `ebpf:"thread_marks"`
-	Threads     *ebpf.Map `ebpf:"threads"`
-	Wakes       *ebpf.Map `ebpf:"wakes"`
-	WatchMap    *ebpf.Map `ebpf:"watch_map"`
+	Accepting    *ebpf.Map `ebpf:"accepting"`
+	ConfigMap    *ebpf.Map `ebpf:"config_map"`
+	Conns        *ebpf.Map `ebpf:"conns"`
+	ListeningMap *ebpf.Map `ebpf:"listening_map"`
+	LostMap      *ebpf.Map `ebpf:"lost_map"`
+	Marks        *ebpf.Map `ebpf:"marks"`
+	OpenMap      *ebpf.Map `ebpf:"open_map"`
+	Ports        *ebpf.Map `ebpf:"ports"`
+	Records      *ebpf.Map `ebpf:"records"`
+	Roles        *ebpf.Map `ebpf:"roles"`
+	StirredMap   *ebpf.Map `ebpf:"stirred_map"`
+	ThreadMarks  *ebpf.Map `ebpf:"thread_marks"`
+	Threads      *ebpf.Map `ebpf:"threads"`
+	Wakes        *ebpf.Map `ebpf:"wakes"`
+	WatchMap     *ebpf.Map `ebpf:"watch_map"`
 }
 
 func (m *sockqueueMaps) Close() error {
@@ -196,6 +199,7 @@ func (m *sockqueueMaps) Close() error {
 		m.Accepting,
 		m.ConfigMap,
 		m.Conns,
+		m.ListeningMap,
 		m.LostMap,
 		m.Marks,
 		m.OpenMap,
