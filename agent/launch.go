@@ -230,12 +230,12 @@ func Inherited() (*Second, error) {
 type Second struct{ fds inherited }
 
 // thrift makes the collector run early: a node's memory is for its models, and what
-// is garbage here is made once a scrape.
-func thrift() { debug.SetGCPercent(25) }
+// is garbage here is made once a reading.
+func thrift(percent int) { debug.SetGCPercent(percent) }
 
 // Serve is the daemon without rights, from start to end.
 func (s *Second) Serve(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
-	thrift()
+	thrift(25)
 	var err error
 	if p.TCP, err = listenerOf(s.fds.tcp); err != nil {
 		return err
@@ -316,7 +316,7 @@ func RunHelper(ctx context.Context, log *slog.Logger) error {
 		return fmt.Errorf("%w; the helper is started by `velo-agent run`, not by hand", err)
 	}
 	defer conn.Close()
-	thrift()
+	thrift(50)
 	h := NewHelper(ctx, log)
 	return errors.Join(privileged.Serve(conn, h.Verbs(), KindOf), h.Close())
 }

@@ -45,7 +45,7 @@ func idle(ctx context.Context, out *results.Run, d *live.Daemon, p plan, m *memo
 		percent := func(t time.Duration) float64 { return 100 * t.Seconds() / took.Seconds() }
 		used := after.Sub(before)
 		note := fmt.Sprintf("over %v: daemon %.2f, helper %.2f", took.Round(time.Second), percent(used.Daemon), percent(used.Helper))
-		out.Add("CPU idle, "+how.name, percent(used.Sum()), "% of a core", idleGoal, results.Lower, max(n, 1), note)
+		p.judge(out, "CPU idle, "+how.name, percent(used.Sum()), "% of a core", idleGoal, max(n, 1), note)
 		if err := m.sample(); err != nil {
 			return err
 		}

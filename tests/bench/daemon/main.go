@@ -34,6 +34,7 @@ const (
 type plan struct {
 	namespaces, ports, conns int // ports of each namespace, conns of each port
 	scraping, idle           time.Duration
+	short                    bool
 	waves                    int
 }
 
@@ -42,12 +43,12 @@ func main() {
 		live.Serve(new(server).answer)
 		return
 	}
-	short := flag.Bool("short", false, "less of what takes long: half a minute idle, 1,000 ports")
+	short := flag.Bool("short", false, "a minute and a half: less of what takes long, and times and memory are shown, not judged")
 	only := flag.String("only", "", "`PART`s to measure, with commas: missed, scrape, idle, churn")
 	flag.Parse()
 	p := plan{namespaces: 20, ports: 5, conns: 100, scraping: 15 * time.Second, idle: 5 * time.Minute, waves: 20}
 	if *short {
-		p.scraping, p.idle, p.waves = 6*time.Second, 30*time.Second, 4
+		p.scraping, p.idle, p.waves, p.short = 4*time.Second, 15*time.Second, 2, true
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	out := results.New("daemon-scale")
@@ -56,6 +57,16 @@ func main() {
 	}
 	stop()
 	os.Exit(out.Finish(os.Stdout, "build/results"))
+}
+
+// judge adds a figure that a neighbour on the machine can spoil: the short form, which
+// runs beside other work, shows it only.
+func (p plan) judge(out *results.Run, name string, value float64, unit string, goal float64, samples int, note string) {
+	if p.short {
+		out.Skip(name, unit, goal, results.Lower, fmt.Sprintf("%.4g; %s; the short form does not judge it", value, note))
+		return
+	}
+	out.Add(name, value, unit, goal, results.Lower, samples, note)
 }
 
 func measure(ctx context.Context, out *results.Run, p plan, only string) error {
@@ -73,7 +84,7 @@ func measure(ctx context.Context, out *results.Run, p plan, only string) error {
 		}
 	}
 	if wanted("churn") {
-		return churn(ctx, out, p.waves)
+		return churn(ctx, out, p)
 	}
 	return nil
 }

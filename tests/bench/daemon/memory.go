@@ -44,7 +44,7 @@ func (m *memory) judge(ctx context.Context, out *results.Run, p plan) error {
 	}
 	note := fmt.Sprintf("at most; PSS: daemon %s, helper %s; kernel maps %.1f; the daemon's heap in use now %.1f",
 		one(m.most.Daemon), one(m.most.Helper), maps/mib, page.Sum("go_memstats_heap_inuse_bytes")/mib)
-	out.Add(fmt.Sprintf("memory with kernel maps, %d connections", p.namespaces*p.ports*p.conns),
-		(float64(m.most.PSS())+maps)/mib, "MiB", memoryGoal, results.Lower, m.samples, note)
+	p.judge(out, fmt.Sprintf("memory with kernel maps, %d connections", p.namespaces*p.ports*p.conns),
+		(float64(m.most.PSS())+maps)/mib, "MiB", memoryGoal, m.samples, note)
 	return nil
 }

@@ -36,7 +36,7 @@ func scrapes(ctx context.Context, out *results.Run, d *live.Daemon, p plan, m *m
 			return err
 		}
 		note := fmt.Sprintf("p50 %.1f, p90 %.1f, longest %.1f", quantile(took, 0.5), quantile(took, 0.9), quantile(took, 1))
-		out.Add(fmt.Sprintf("scrape of %s, %d scrapers, p99", f.name, scrapers), quantile(took, 0.99), "ms", scrapeGoal, results.Lower, len(took), note)
+		p.judge(out, fmt.Sprintf("scrape of %s, %d scrapers, p99", f.name, scrapers), quantile(took, 0.99), "ms", scrapeGoal, len(took), note)
 	}
 	page, err := d.Page(ctx)
 	if err != nil {
