@@ -23,7 +23,7 @@ import (
 
 // baseline is what the node's own counters stood at when the window began.
 type baseline struct {
-	roles    map[int][]preflight.Role // by pid
+	roles    map[int]map[string]*roleTimes // by pid and role
 	net      map[uint64]preflight.NetCounters
 	throttle map[int]preflight.CPUControl
 	cpu      time.Duration
@@ -31,7 +31,7 @@ type baseline struct {
 
 func (s *Session) readBaseline() baseline {
 	b := baseline{
-		roles: map[int][]preflight.Role{}, net: map[uint64]preflight.NetCounters{},
+		roles: map[int]map[string]*roleTimes{}, net: map[uint64]preflight.NetCounters{},
 		throttle: map[int]preflight.CPUControl{}, cpu: ownCPU(),
 	}
 	for _, t := range s.targets.list {
@@ -51,8 +51,11 @@ func (b *baseline) read(s *Session, t *target) {
 		}
 	}
 	for _, pid := range t.pids {
-		if r, err := s.opts.Host.Roles(pid, &s.seen.marks.names); incomplete(err) {
-			b.roles[pid] = r
+		if list, err := s.opts.Host.Roles(pid, &s.seen.marks.names); incomplete(err) && b.roles[pid] == nil {
+			b.roles[pid] = map[string]*roleTimes{}
+			for _, r := range list {
+				b.roles[pid][r.Name] = &roleTimes{last: r.Sched}
+			}
 		}
 		if levels, err := s.opts.Host.CgroupCPU(pid); err == nil {
 			if c, ok := preflight.Tightest(levels); ok {
@@ -244,7 +247,9 @@ func (s *Session) fill(p *diagnosis.Port, t *target, f *bpf.PortFigures, l *live
 	drops := uint64(l.drops)
 	a.Overflows = &drops
 	if j := s.seen.jiffy(); j > 0 {
-		rwnd, sndbuf := time.Duration(f.RwndJiffies+l.rwnd)*j, time.Duration(f.SndbufJiffies+l.sndbuf)*j
+		// One that closes meanwhile is among the open and the closed ones.
+		t.rwnd, t.sndbuf = max(t.rwnd, f.RwndJiffies+l.rwnd), max(t.sndbuf, f.SndbufJiffies+l.sndbuf)
+		rwnd, sndbuf := time.Duration(t.rwnd)*j, time.Duration(t.sndbuf)*j
 		p.Loss.RwndLimited, p.Loss.SndbufLimited = &rwnd, &sndbuf
 	}
 }
@@ -283,7 +288,7 @@ func (s *Session) fillNode(p *diagnosis.Port, t *target, a *around) {
 			}
 			d.Threads += len(r.Threads)
 			if r.Counted > 0 {
-				addTimes(d, r.Sched.Sub(earlier(s.base.roles[pid], r.Name)))
+				addTimes(d, s.base.times(pid, r.Name, r.Sched))
 			}
 		}
 	}
@@ -292,22 +297,37 @@ func (s *Session) fillNode(p *diagnosis.Port, t *target, a *around) {
 	}
 }
 
-func earlier(roles []preflight.Role, name string) preflight.SchedStat {
-	for _, r := range roles {
-		if r.Name == name {
-			return r.Sched
-		}
+// roleTimes are the times of a role's threads in one process.
+type roleTimes struct {
+	last  preflight.SchedStat // of the threads that there were
+	total preflight.SchedStat // since the baseline
+}
+
+// times returns what the role has taken since the baseline, now being what its threads
+// have. It never falls: those that ended take along just what they did since the last
+// reading.
+func (b *baseline) times(pid int, role string, now preflight.SchedStat) preflight.SchedStat {
+	if b.roles[pid] == nil {
+		b.roles[pid] = map[string]*roleTimes{}
 	}
-	return preflight.SchedStat{}
+	t := b.roles[pid][role]
+	if t == nil {
+		t = &roleTimes{}
+		b.roles[pid][role] = t
+	}
+	d := now.Sub(t.last)
+	t.total.Run += max(0, d.Run)
+	t.total.Wait += max(0, d.Wait)
+	t.last = now
+	return t.total
 }
 
 func addTimes(d *diagnosis.Role, t preflight.SchedStat) {
 	if d.OnCPU == nil {
 		d.OnCPU, d.RunDelay = new(time.Duration), new(time.Duration)
 	}
-	// Threads that ended meanwhile took their times along.
-	*d.OnCPU += max(0, t.Run)
-	*d.RunDelay += max(0, t.Wait)
+	*d.OnCPU += t.Run
+	*d.RunDelay += t.Wait
 }
 
 func (s *Session) fillRole(d *diagnosis.Role, key roleKey) {

@@ -26,9 +26,11 @@ type target struct {
 	pids    []int     // whose threads are watched: the holders and their engine's family
 	gone    bool      // it no longer listens
 	since   time.Time // gone
-	marked  bool
-	inside  int   // a process that lives in its network namespace; 0: none is known
-	blind   error // why its sockets cannot be marked; nil: they can
+	// Ticks for which its connections were held back, as they were told.
+	rwnd, sndbuf uint64
+	marked       bool
+	inside       int   // a process that lives in its network namespace; 0: none is known
+	blind        error // why its sockets cannot be marked; nil: they can
 }
 
 // owner is the process that the report names, 0 where none is known.
@@ -144,6 +146,7 @@ func (t *targets) merge(found []*target) (fresh []*target) {
 			renewed := f.Cookie == t.list[i].Cookie
 			f.marked = t.list[i].marked && renewed
 			f.index, f.blind = t.list[i].index, t.list[i].blind
+			f.rwnd, f.sndbuf = t.list[i].rwnd, t.list[i].sndbuf
 			*t.list[i] = *f
 			continue
 		}

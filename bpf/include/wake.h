@@ -74,7 +74,7 @@ struct {
 } thread_marks SEC(".maps");
 
 struct role_stats {
-	u64 preemptions; /* the other waits began with a wake-up */
+	u64 preemptions; /* waits after one; the others began with a wake-up */
 	u64 reserved;
 	struct hist wait; /* wake-up to running, and pre-empted to running */
 };

@@ -71,8 +71,11 @@ static __always_inline void runs(struct thread *th, struct task_struct *p, u64 t
 	if (!since)
 		return;
 	r = bpf_map_lookup_elem(&roles, &role);
-	if (r)
+	if (r) {
 		hist_add(&r->wait, t - since);
+		if (th->preempted > th->waking)
+			__sync_fetch_and_add(&r->preemptions, 1);
+	}
 	if (th->waking) {
 		th->active_since = t;
 		w = th->token_cookie ? wake_of(th->token_cookie) : 0;
@@ -91,14 +94,8 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struc
 	u64 t = 0;
 
 	if (th) {
-		struct role_stats *r;
-		u32 role = th->role;
-
 		t = bpf_ktime_get_ns();
 		th->preempted = t;
-		r = bpf_map_lookup_elem(&roles, &role);
-		if (r)
-			__sync_fetch_and_add(&r->preemptions, 1);
 	}
 	th = thread_of(next);
 	if (th)
