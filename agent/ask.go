@@ -122,16 +122,7 @@ func DiagnoseFrom(ctx context.Context, s Source, w Watch, window time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for since := time.Duration(0); since < window && ctx.Err() == nil; since = time.Since(began) {
-		tell("measuring", since, window)
-		select {
-		case <-ctx.Done(): // what was seen until then counts
-		case <-tick.C:
-		}
-	}
+	pass(ctx, window, func(since time.Duration) { tell("measuring", since, window) })
 	after, err := s.Measure(context.WithoutCancel(ctx), false)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func (b *backlog) close() error {
 	return err
 }
 
-// followBacklog reports whether data was left behind since it was last asked.
+// followBacklog reports whether data was left behind within the last second.
 func (s *Session) followBacklog() bool {
 	n := s.stirred().Backlogged
 	s.seen.mu.Lock()

@@ -26,6 +26,7 @@ type connection struct {
 	serving int
 }
 
+// connKey is where a request's context has its connection.
 type connKey struct{}
 
 // bound sets the limits of a server that hostile clients may reach.
@@ -38,22 +39,13 @@ func bound(srv *http.Server) {
 		defer b.serving(conn, -1)
 		next.ServeHTTP(w, r)
 	})
-	srv.ConnContext = keepConn(srv.ConnContext)
+	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	srv.ConnState = b.changed
 	srv.ReadHeaderTimeout = 5 * time.Second
 	srv.ReadTimeout = 10 * time.Second
 	srv.WriteTimeout = time.Minute
 	srv.IdleTimeout = time.Minute
 	srv.MaxHeaderBytes = 16 << 10
-}
-
-func keepConn(next func(context.Context, net.Conn) context.Context) func(context.Context, net.Conn) context.Context {
-	return func(ctx context.Context, c net.Conn) context.Context {
-		if next != nil {
-			ctx = next(ctx, c)
-		}
-		return context.WithValue(ctx, connKey{}, c)
-	}
 }
 
 func (b *bounded) changed(c net.Conn, state http.ConnState) {

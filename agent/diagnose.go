@@ -30,9 +30,7 @@ func Diagnose(ctx context.Context, o Options, window time.Duration, tell Progres
 		return nil, err
 	}
 	defer s.Close()
-	if err := s.watch(ctx, window, tell); err != nil {
-		return nil, err
-	}
+	s.watch(ctx, window, tell)
 	m, err := s.Measure()
 	if err != nil {
 		return nil, fmt.Errorf("measuring: %w", err)
@@ -40,26 +38,34 @@ func Diagnose(ctx context.Context, o Options, window time.Duration, tell Progres
 	return diagnosis.Build(m), s.Missing()
 }
 
-// watch waits for the window's end, or for ctx: what was seen until then counts.
-func (s *Session) watch(ctx context.Context, window time.Duration, tell Progress) error {
+// watch lets the window pass, and the kernel count the programs' runs in its beginning.
+func (s *Session) watch(ctx context.Context, window time.Duration, tell Progress) {
+	stats := s.sampleStats()
+	defer stats()
+	pass(ctx, window, func(since time.Duration) {
+		if since > statsFor {
+			stats()
+		}
+		tell("measuring", since, window)
+	})
+}
+
+// pass waits for the window's end, or for ctx: what was seen until then counts. each is
+// told now and then how much of it is over.
+func pass(ctx context.Context, window time.Duration, each func(since time.Duration)) {
+	began := time.Now()
 	end := time.NewTimer(window)
 	defer end.Stop()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	stats := s.sampleStats()
-	defer stats()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-end.C:
-			return nil
+			return
 		case <-tick.C:
-			since := time.Since(s.begun)
-			if since > statsFor {
-				stats()
-			}
-			tell("measuring", min(since, window), window)
+			each(min(time.Since(began), window))
 		}
 	}
 }

@@ -178,7 +178,7 @@ func (s *Session) look(ctx context.Context) {
 	tick := time.NewTicker(lookAgain / 2)
 	defer tick.Stop()
 	last, soonest := time.Now(), time.Now()
-	seen, wanted := s.stirred(), false
+	seen, wanted := s.stirred(), true // what began to listen while the probes were attached
 	for {
 		select {
 		case <-ctx.Done():

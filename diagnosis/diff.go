@@ -3,7 +3,6 @@
 package diagnosis
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -67,7 +66,7 @@ func Compare(a, b *Measured, spanA, spanB Span) *Diff {
 			d.Ports = append(d.Ports, diffOf(p, &Port{Port: p.Port, Process: p.Process}))
 		}
 	}
-	ra, rb := Build(a), Build(b)
+	ra, rb := cleaned(Build(a)), cleaned(Build(b))
 	d.New, d.Gone = without(rb.Findings, ra.Findings), without(ra.Findings, rb.Findings)
 	return d
 }
@@ -83,19 +82,19 @@ func without(list, other []Finding) []Finding {
 }
 
 func diffOf(a, b *Port) PortDiff {
-	d := PortDiff{Port: b.Port, Process: b.Process}
+	d := PortDiff{Port: b.Port, Process: clean(b.Process)}
 	add := func(name, unit string, x, y *float64) {
 		if x != nil || y != nil {
 			d.Figures = append(d.Figures, Figures{name, unit, x, y})
 		}
 	}
-	count := func(n *uint64) *float64 {
+	number := func(n *uint64) *float64 {
 		if n == nil {
 			return nil
 		}
 		return new(float64(*n))
 	}
-	add("exchanges", "count", count(a.Exchanges), count(b.Exchanges))
+	add("exchanges", "count", number(a.Exchanges), number(b.Exchanges))
 	for _, h := range []struct {
 		name string
 		a, b *attribution.Histogram
@@ -109,15 +108,16 @@ func diffOf(a, b *Port) PortDiff {
 		add("TTFT "+name+" mean", "seconds", meanOf(a.Stages[s].TTFT, a.TTFT), meanOf(b.Stages[s].TTFT, b.TTFT))
 		add("gap "+name+" mean", "seconds", meanOf(a.Stages[s].Gap, a.Gap), meanOf(b.Stages[s].Gap, b.Gap))
 	}
-	add("retransmits", "count", count(a.Loss.Retransmits), count(b.Loss.Retransmits))
-	add("zero windows", "count", count(a.Loss.ZeroWindows), count(b.Loss.ZeroWindows))
+	add("retransmits", "count", number(a.Loss.Retransmits), number(b.Loss.Retransmits))
+	add("zero windows", "count", number(a.Loss.ZeroWindows), number(b.Loss.ZeroWindows))
 	if a.Accept != nil && b.Accept != nil {
-		add("accept overflows", "count", count(a.Accept.Overflows), count(b.Accept.Overflows))
+		add("accept overflows", "count", number(a.Accept.Overflows), number(b.Accept.Overflows))
 		add("accept wait p99", "seconds", quantileOf(a.Accept.Wait, 0.99), quantileOf(b.Accept.Wait, 0.99))
 	}
 	return d
 }
 
+// quantileOf is nil where there is no sample.
 func quantileOf(h *attribution.Histogram, q float64) *float64 {
 	if h == nil || h.Count() == 0 {
 		return nil
@@ -125,7 +125,7 @@ func quantileOf(h *attribution.Histogram, q float64) *float64 {
 	return new(h.Quantile(q).Seconds())
 }
 
-// mean is the stage's time per sample of the whole.
+// meanOf is the stage's time per sample of the whole.
 func meanOf(stage, whole *attribution.Histogram) *float64 {
 	if stage == nil || whole == nil || whole.Count() == 0 {
 		return nil
@@ -135,9 +135,7 @@ func meanOf(stage, whole *attribution.Histogram) *float64 {
 
 // WriteDiffJSON writes d as JSON.
 func WriteDiffJSON(w io.Writer, d *Diff) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(d)
+	return writeJSON(w, d)
 }
 
 // WriteDiffText writes d for people.
@@ -172,9 +170,9 @@ func figure(v *float64, unit string) string {
 	case v == nil:
 		return "-"
 	case unit == "count":
-		return fmt.Sprintf("%.0f", *v)
+		return count(uint64(*v))
 	}
-	return time.Duration(*v * float64(time.Second)).Round(time.Microsecond).String()
+	return seconds(*v)
 }
 
 func change(a, b *float64) string {

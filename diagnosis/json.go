@@ -10,11 +10,15 @@ import (
 
 // WriteJSON writes the report as indented JSON of docs/report.schema.json.
 func WriteJSON(w io.Writer, r *Report) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(cleaned(r)); err != nil {
+	if err := writeJSON(w, cleaned(r)); err != nil {
 		return fmt.Errorf("writing the report as JSON: %w", err)
 	}
 	return nil
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
 }

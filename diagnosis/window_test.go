@@ -5,8 +5,10 @@ package diagnosis
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/velo-agent/velo-agent/attribution"
 )
@@ -121,5 +123,16 @@ func TestCompare(t *testing.T) {
 	}
 	if f := d.Ports[1].Figures[0]; f.A != nil || *f.B != 4 {
 		t.Errorf("a port of B alone has %+v: absent is not zero", f)
+	}
+}
+
+// TestDiffIsHarmless: what a process is called cannot drive a terminal.
+func TestDiffIsHarmless(t *testing.T) {
+	var text strings.Builder
+	if err := WriteDiffText(&text, Compare(hostile(), hostile(), Span{}, Span{})); err != nil {
+		t.Fatal(err)
+	}
+	if i := strings.IndexFunc(text.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }); i >= 0 {
+		t.Errorf("a control character: %q", text.String()[i:min(i+40, text.Len())])
 	}
 }
