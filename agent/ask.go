@@ -85,7 +85,7 @@ func (a *Asked) decode(ctx context.Context, what string, q url.Values, v any) er
 }
 
 // Measure implements Source. The streams are those of the daemon's present window.
-func (a *Asked) Measure(ctx context.Context, _ bool) (*diagnosis.Measured, error) {
+func (a *Asked) Measure(ctx context.Context, _ Reading) (*diagnosis.Measured, error) {
 	var m diagnosis.Measured
 	if err := a.decode(ctx, "/api/v1/measured", nil, &m); err != nil {
 		return nil, err
@@ -118,12 +118,12 @@ func (a *Asked) Close() error {
 // something, the report is of that alone.
 func DiagnoseFrom(ctx context.Context, s Source, w Watch, window time.Duration, tell Progress) (*diagnosis.Report, error) {
 	tell("measuring", 0, window)
-	before, err := s.Measure(ctx, false)
+	before, err := s.Measure(ctx, Reading{})
 	if err != nil {
 		return nil, err
 	}
 	pass(ctx, window, func(since time.Duration) { tell("measuring", since, window) })
-	after, err := s.Measure(context.WithoutCancel(ctx), false)
+	after, err := s.Measure(context.WithoutCancel(ctx), Reading{})
 	if err != nil {
 		return nil, err
 	}

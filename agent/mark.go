@@ -40,6 +40,7 @@ func (s *Session) mark() error {
 	}
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
+	clear(s.seen.told) // what is known of the targets may have changed
 	for _, t := range s.targets.merge(found) {
 		s.base.read(s, t)
 	}
@@ -183,6 +184,7 @@ func (s *Session) retire(connections func(index int) int) error {
 		if err := s.maps.ForgetPort(t.index); err != nil {
 			return err
 		}
+		delete(s.seen.told, t.index)
 		for key, role := range s.seen.marks.roles {
 			if key.port == t.index {
 				if err := s.maps.ForgetRole(role); err != nil {

@@ -89,35 +89,51 @@ type live struct {
 
 // Measure returns what was seen since Open.
 func (s *Session) Measure() (*diagnosis.Measured, error) {
-	m := &diagnosis.Measured{Window: time.Since(s.begun), Node: node(), Coverage: slices.Clone(s.coverage)}
-	walk := map[int]*live{}
+	m, err := s.measure(Reading{})
+	if err != nil {
+		return nil, err
+	}
+	return m.Measured, nil
+}
+
+func (s *Session) measure(how Reading) (*measured, error) {
+	m := &measured{Measured: &diagnosis.Measured{Window: time.Since(s.begun), Node: node(), Coverage: slices.Clone(s.coverage)}}
 	if s.missing == nil {
 		s.drain()
 	}
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
-	if s.sockets != nil {
-		s.walk(walk)
+	list, err := s.news(how.Lazy)
+	if err != nil {
+		return nil, err
 	}
+	walk := s.survey(list)
 	m.Coverage = append(m.Coverage, s.hidden()...)
 	if s.backlog.ever != nil {
 		m.Coverage = append(m.Coverage, *s.backlog.ever)
 	}
 	around := s.around()
-	for _, t := range s.targets.list {
+	for i, t := range s.targets.list {
+		l := walk[t.index]
+		if resting, err := s.tell(t, &list[i], l); err != nil {
+			return nil, err
+		} else if resting {
+			r := rest{At: i, Port: t.Port, NetNS: t.NetNS}
+			if list[i].around {
+				r.Around = &diagnosis.Port{}
+				s.fillNode(r.Around, t, around)
+			}
+			m.Rest = append(m.Rest, r)
+			continue
+		}
 		p := describe(t)
 		if t.inside != 0 {
 			p.Accept.Somaxconn = around.somaxconn(t)
 		}
-		l := walk[t.index]
 		if l != nil {
 			p.Accept.Depth, p.Accept.Limit, p.Accept.Listeners = l.depth, l.limit, l.listeners
 		}
-		if s.missing == nil && t.blind == nil {
-			f, err := s.maps.Port(t.index)
-			if err != nil {
-				return nil, err
-			}
+		if f := list[i].figures; f != nil {
 			s.fill(&p, t, f, l)
 		}
 		s.fillNode(&p, t, around)
@@ -134,13 +150,17 @@ func (s *Session) Measure() (*diagnosis.Measured, error) {
 			return nil, err
 		}
 	}
-	m.Agent = s.cost(m.Ports)
+	m.Agent = s.cost(walk)
+	if how.Forget {
+		s.seen.streams = map[streamKey]*stream{}
+	}
 	return m, nil
 }
 
-// walk fills what the sockets say now: by one walk over the marked ones, or where this
-// kernel has none by one in each namespace.
-func (s *Session) walk(walk map[int]*live) {
+// walk returns what the sockets say now, by target: by one walk over the marked ones, or
+// where this kernel has none by one in each namespace.
+func (s *Session) walk() map[int]*live {
+	walk := map[int]*live{}
 	listeners := map[uint64]uint32{}
 	take := func(x sockqueue.Socket) {
 		s.seen.tick(x)
@@ -159,9 +179,10 @@ func (s *Session) walk(walk map[int]*live) {
 	}
 	if err != nil {
 		s.opts.Log.Warn("walking the sockets", "error", err)
-		return
+		return walk
 	}
 	s.seen.drops = listeners // those that are gone are forgotten
+	return walk
 }
 
 func of(walk map[int]*live, index int) *live {
@@ -361,7 +382,7 @@ func value(c preflight.NetCounters, name string) *uint64 {
 }
 
 // cost is what the agent itself took and lost.
-func (s *Session) cost(ports []diagnosis.Port) diagnosis.AgentCost {
+func (s *Session) cost(walk map[int]*live) diagnosis.AgentCost {
 	c := diagnosis.AgentCost{RSSBytes: ownRSS(), CPU: ownCPU() - s.base.cpu, Lost: map[string]uint64{}}
 	maps.Copy(c.Lost, s.seen.lost)
 	if s.targets.folded > 0 {
@@ -376,13 +397,11 @@ func (s *Session) cost(ports []diagnosis.Port) diagnosis.AgentCost {
 	}
 	maps.Copy(c.Lost, kernel)
 	c.Maps = s.fills()
-	var conns uint64
-	for _, p := range ports {
-		if p.Connections != nil {
-			conns += *p.Connections
-		}
+	conns := 0
+	for _, l := range walk {
+		conns += l.established
 	}
-	c.KernelMapBytes = s.maps.Memory(conns)
+	c.KernelMapBytes = s.maps.Memory(uint64(conns))
 	if !s.counted {
 		return c
 	}

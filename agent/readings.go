@@ -44,7 +44,7 @@ func (r *readings) fresh(ctx context.Context) (*diagnosis.Measured, time.Time, e
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.taken) >= freshFor {
-		_ = r.read(ctx, false) // it is kept
+		_ = r.read(ctx, Reading{Lazy: true}) // it is kept
 	}
 	return r.last, r.taken, r.err
 }
@@ -53,16 +53,16 @@ func (r *readings) fresh(ctx context.Context) (*diagnosis.Measured, time.Time, e
 func (r *readings) now(ctx context.Context) (*diagnosis.Measured, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.read(ctx, false)
+	err := r.read(ctx, Reading{})
 	return r.last, err
 }
 
 // read takes a reading. The lock is held. Who asked may go away meanwhile: a helper
 // whose answer is not awaited would be given up for good.
-func (r *readings) read(ctx context.Context, forget bool) error {
+func (r *readings) read(ctx context.Context, how Reading) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), measureTimeout)
 	defer cancel()
-	m, err := r.source.Measure(ctx, forget)
+	m, err := r.source.Measure(ctx, how)
 	if err != nil && r.err == nil {
 		r.log.Error("no reading of the probes", "error", err)
 	}
@@ -75,7 +75,7 @@ func (r *readings) read(ctx context.Context, forget bool) error {
 func (r *readings) closeWindow(ctx context.Context) (w window, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.read(ctx, true) != nil {
+	if r.read(ctx, Reading{Forget: true, Lazy: true}) != nil {
 		r.windows, r.report = nil, nil
 		return window{}, false
 	}

@@ -31,6 +31,8 @@ type seen struct {
 	sockets  uint64              // found by the first walk
 	drops    map[uint64]uint32   // of each listener, by cookie, when it was first seen
 	jiffies  [2]sockqueue.Socket // the first and the newest, for the kernel's tick
+	told     map[int]told        // of each target, by index
+	walked   walked
 	feedback feedback
 	opts     attribution.Options
 }
@@ -53,7 +55,7 @@ type feedback struct {
 func newSeen() *seen {
 	return &seen{
 		marks: marks{tids: map[int]bool{}, roles: map[roleKey]int{}},
-		lost:  map[string]uint64{}, streams: map[streamKey]*stream{}, drops: map[uint64]uint32{},
+		lost:  map[string]uint64{}, streams: map[streamKey]*stream{}, drops: map[uint64]uint32{}, told: map[int]told{},
 	}
 }
 
@@ -208,13 +210,6 @@ func (n *seen) forgetFast() {
 			delete(n.streams, k)
 		}
 	}
-}
-
-// forgetStreams begins a new list of the slowest.
-func (s *Session) forgetStreams() {
-	s.seen.mu.Lock()
-	defer s.seen.mu.Unlock()
-	s.seen.streams = map[streamKey]*stream{}
 }
 
 // slowest returns the worst few streams, those of the worst TTFT and of the worst gap.

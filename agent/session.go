@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	drainEvery        = 20 * time.Millisecond  // the ring holds some 4,800 records
-	drainIdle         = 250 * time.Millisecond // where nothing comes
-	lookEvery         = 10 * time.Minute       // for new listeners and threads, though nothing stirred
-	lookForks         = 10 * time.Second       // where watched processes forked
-	lookBlind         = 15 * time.Second       // where no program says that something stirred
-	lookAgain         = 2 * time.Second        // the soonest after a look
-	lookShare         = 50                     // looking takes at most one part in so many of the time
+	drainEvery        = 20 * time.Millisecond // the ring holds some 4,800 records
+	drainIdle         = time.Second           // where nothing comes; many records come sooner
+	lookEvery         = 10 * time.Minute      // for new listeners and threads, though nothing stirred
+	lookForks         = 10 * time.Second      // where watched processes forked
+	lookBlind         = 15 * time.Second      // where no program says that something stirred
+	lookAgain         = 2 * time.Second       // the soonest after a look
+	lookShare         = 50                    // looking takes at most one part in so many of the time
 	feedbackEvery     = time.Second
 	costsEvery        = time.Minute
 	closeTimeout      = 2 * time.Second
@@ -141,15 +141,13 @@ func (s *Session) attach() error {
 // serveRing serves the ring and the backlog until ctx ends. An idle node is asked
 // less often.
 func (s *Session) serveRing(ctx context.Context) {
+	defer context.AfterFunc(ctx, s.records.EndWait)()
 	wait := drainEvery
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	fed, records := time.Now(), 0
-	for {
-		select {
-		case <-ctx.Done():
+	for ctx.Err() == nil {
+		if err := s.records.Wait(wait); err != nil {
+			s.opts.Log.Error("streams are no longer followed", "error", err)
 			return
-		case <-timer.C:
 		}
 		n := s.drain()
 		records += n
@@ -162,7 +160,6 @@ func (s *Session) serveRing(ctx context.Context) {
 			s.feedBack(now.Sub(fed))
 			fed, records = now, 0
 		}
-		timer.Reset(wait)
 	}
 }
 

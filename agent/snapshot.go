@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/velo-agent/velo-agent/diagnosis"
@@ -21,12 +22,17 @@ import (
 // maxWindow bounds what a snapshot may inflate to.
 const maxWindow = 64 << 20
 
+// deflaters are kept: one takes longer to make than to use.
+var deflaters = sync.Pool{New: func() any {
+	w, _ := flate.NewWriter(nil, flate.BestSpeed) // that level is known
+	return w
+}}
+
 func encodeWindow(m *diagnosis.Measured) ([]byte, error) {
 	var b bytes.Buffer
-	w, err := flate.NewWriter(&b, flate.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
+	w := deflaters.Get().(*flate.Writer)
+	defer deflaters.Put(w)
+	w.Reset(&b)
 	if err := errors.Join(json.NewEncoder(w).Encode(m), w.Close()); err != nil {
 		return nil, fmt.Errorf("encoding a snapshot: %w", err)
 	}

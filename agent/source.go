@@ -15,13 +15,20 @@ import (
 // Source gives readings of a session, wherever it runs. Readings are cumulative: two
 // of them make a window (diagnosis.Measured.Since).
 type Source interface {
-	// Measure reads everything. The slowest streams are those since a reading that
-	// was told to forget them.
-	Measure(ctx context.Context, forget bool) (*diagnosis.Measured, error)
+	Measure(ctx context.Context, how Reading) (*diagnosis.Measured, error)
 	// Rewatch changes what is watched, and the objectives.
 	Rewatch(ctx context.Context, w Watch, o bpf.Objectives) error
 	// Close detaches everything.
 	Close() error
+}
+
+// Reading says how to measure. The zero value reads everything anew.
+type Reading struct {
+	// Forget begins a new list of the slowest streams after this reading.
+	Forget bool `json:"forget,omitempty"`
+	// Lazy lets a port at which nothing happened since the reading before be as it
+	// was then; what is around it is looked at once in restFor.
+	Lazy bool `json:"lazy,omitempty"`
 }
 
 // inProcess is a session of this process.
@@ -30,12 +37,12 @@ type inProcess struct{ *Session }
 // InProcess makes a session a Source.
 func InProcess(s *Session) Source { return inProcess{s} }
 
-func (p inProcess) Measure(_ context.Context, forget bool) (*diagnosis.Measured, error) {
-	m, err := p.Session.Measure()
-	if forget && err == nil {
-		p.forgetStreams()
+func (p inProcess) Measure(_ context.Context, how Reading) (*diagnosis.Measured, error) {
+	m, err := p.measure(Reading{Forget: how.Forget})
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	return m.Measured, nil
 }
 
 func (p inProcess) Rewatch(_ context.Context, w Watch, o bpf.Objectives) error {
@@ -59,10 +66,6 @@ type openRequest struct {
 	NoSendStart bool `json:"no_send_start,omitempty"`
 	NoSched     bool `json:"no_sched,omitempty"`
 	NoBPF       bool `json:"no_bpf,omitempty"`
-}
-
-type measureRequest struct {
-	Forget bool `json:"forget,omitempty"`
 }
 
 type rewatchRequest struct {
@@ -111,14 +114,14 @@ func (h *Helper) Verbs() privileged.Verbs {
 			return nil, err
 		},
 		verbMeasure: func(body []byte) (any, error) {
-			var q measureRequest
-			if err := privileged.Decode(body, &q); err != nil {
+			var how Reading
+			if err := privileged.Decode(body, &how); err != nil {
 				return nil, err
 			}
 			if h.session == nil {
 				return nil, errNoSession
 			}
-			return InProcess(h.session).Measure(h.ctx, q.Forget)
+			return h.session.measure(how)
 		},
 		verbRewatch: func(body []byte) (any, error) {
 			var q rewatchRequest
@@ -154,18 +157,21 @@ func KindOf(err error) string {
 }
 
 // remote is a session of the helper.
-type remote struct{ client *privileged.Client }
+type remote struct {
+	client *privileged.Client
+	last   *diagnosis.Measured // nil: there is none
+}
 
 // OpenRemote opens a session in the helper at the other end of client, and owns it.
 func OpenRemote(ctx context.Context, client *privileged.Client, o *Options) (Source, error) {
-	r := remote{client}
+	r := &remote{client: client}
 	return r, r.call(ctx, verbOpen, openRequest{
 		Watch: o.Watch, Objectives: o.Objectives, ExactAccept: o.ExactAccept, NoContent: o.NoContent,
 		NoSendStart: o.NoSendStart, NoSched: o.NoSched, NoBPF: o.NoBPF,
 	}, nil)
 }
 
-func (r remote) call(ctx context.Context, verb string, in, out any) error {
+func (r *remote) call(ctx context.Context, verb string, in, out any) error {
 	err := r.client.Call(ctx, verb, in, out)
 	var remote *privileged.RemoteError
 	if errors.As(err, &remote) {
@@ -176,20 +182,28 @@ func (r remote) call(ctx context.Context, verb string, in, out any) error {
 	return err
 }
 
-func (r remote) Measure(ctx context.Context, forget bool) (*diagnosis.Measured, error) {
-	var m diagnosis.Measured
-	if err := r.call(ctx, verbMeasure, measureRequest{forget}, &m); err != nil {
+// Measure implements Source; one call at a time.
+func (r *remote) Measure(ctx context.Context, how Reading) (*diagnosis.Measured, error) {
+	how.Lazy = how.Lazy && r.last != nil
+	var m measured
+	err := r.call(ctx, verbMeasure, how, &m)
+	if err == nil {
+		err = m.fill(r.last)
+	}
+	if err != nil {
+		r.last = nil
 		return nil, err
 	}
-	return &m, nil
+	r.last = m.Measured
+	return m.Measured, nil
 }
 
-func (r remote) Rewatch(ctx context.Context, w Watch, o bpf.Objectives) error {
+func (r *remote) Rewatch(ctx context.Context, w Watch, o bpf.Objectives) error {
 	return r.call(ctx, verbRewatch, rewatchRequest{w, o}, nil)
 }
 
 // Close lets the helper detach everything; it ends when the connection does.
-func (r remote) Close() error {
+func (r *remote) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	err := r.call(ctx, verbClose, struct{}{}, nil)

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
 	"github.com/velo-agent/velo-agent/attribution"
@@ -162,12 +164,27 @@ type PortFigures struct {
 
 // Port reads the figures at index.
 func (m *Maps) Port(index int) (*PortFigures, error) {
+	f, _, err := m.PortSince(index, 0)
+	return f, err
+}
+
+// PortSince reads the figures at index unless they are as they were at mark, which an
+// earlier call returned (0: at none): f is nil then.
+func (m *Maps) PortSince(index int, mark uint64) (f *PortFigures, now uint64, err error) {
 	m.reading.Lock()
 	defer m.reading.Unlock()
 	p := &m.port
 	if err := m.collection.Maps["ports"].Lookup(uint32(index), p); err != nil {
-		return nil, fmt.Errorf("reading the figures of port index %d: %w", index, err)
+		return nil, 0, fmt.Errorf("reading the figures of port index %d: %w", index, err)
 	}
+	now = xxh3.Hash(unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)))
+	if now == mark {
+		return nil, now, nil
+	}
+	return p.figures(), now, nil
+}
+
+func (p *mapsPort) figures() *PortFigures {
 	f := &PortFigures{
 		Connections:    p.Connections,
 		AcceptArrivals: p.AcceptArrivals, AcceptHighWater: p.AcceptHighWater,
@@ -190,7 +207,7 @@ func (m *Maps) Port(index int) (*PortFigures, error) {
 	f.GapStages[attribution.SendQueue] = p.GapSendQueue.histogram(f.Gap.Total)
 	giveRest(&f.TTFTStages, f.TTFT.SumTime)
 	giveRest(&f.GapStages, f.Gap.SumTime)
-	return f, nil
+	return f
 }
 
 // giveRest sets the engine's time, whose sum the kernel does not keep, to what the

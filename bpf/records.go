@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
 
 	"github.com/velo-agent/velo-agent/attribution"
 )
@@ -25,7 +28,11 @@ const (
 var ErrRecord = errors.New("undecodable record")
 
 // Records reads the traced tier.
-type Records struct{ ring *ringbuf.Reader }
+type Records struct {
+	ring  *ringbuf.Reader
+	poll  *os.File // a copy of the map's descriptor, to wait by
+	ended atomic.Bool
+}
 
 // NewRecords opens the ring.
 func (m *Maps) NewRecords() (*Records, error) {
@@ -33,11 +40,47 @@ func (m *Maps) NewRecords() (*Records, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the record ring: %w", err)
 	}
-	return &Records{r}, nil
+	fd, err := unix.FcntlInt(uintptr(m.collection.Maps["records"].FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true) // so that the runtime waits for it without a thread
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the record ring: %w", err), r.Close())
+	}
+	return &Records{ring: r, poll: os.NewFile(uintptr(fd), "records")}, nil
 }
 
 // Close closes the ring.
-func (r *Records) Close() error { return r.ring.Close() }
+func (r *Records) Close() error { return errors.Join(r.ring.Close(), r.poll.Close()) }
+
+// Wait returns when d is over, when an eighth of the ring is in use, or after EndWait.
+func (r *Records) Wait(d time.Duration) error {
+	if err := r.poll.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return fmt.Errorf("waiting for records: %w", err)
+	}
+	if r.ended.Load() {
+		return nil
+	}
+	c, err := r.poll.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("waiting for records: %w", err)
+	}
+	asked := false
+	err = c.Read(func(uintptr) bool {
+		defer func() { asked = true }()
+		return asked
+	})
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("waiting for records: %w", err)
+	}
+	return nil
+}
+
+// EndWait ends a Wait, and every later one.
+func (r *Records) EndWait() {
+	r.ended.Store(true)
+	_ = r.poll.SetReadDeadline(time.Now()) // fails where it is closed: nobody waits then
+}
 
 // Waiting returns how many bytes are in the ring.
 func (r *Records) Waiting() int { return r.ring.AvailableBytes() }
@@ -48,6 +91,9 @@ func (r *Records) Size() int { return r.ring.BufferSize() }
 // Drain hands every record that is in the ring now to f; one that cannot be
 // decoded goes to bad. It never waits.
 func (r *Records) Drain(f func(*attribution.Trace), bad func(error)) error {
+	if r.ring.AvailableBytes() == 0 {
+		return nil // without a system call
+	}
 	r.ring.SetDeadline(time.Unix(1, 0)) // in the past: read what is there
 	for {
 		rec, err := r.ring.Read()

@@ -120,3 +120,32 @@ func FuzzDecodeRecord(f *testing.F) {
 		}
 	})
 }
+
+// TestWait: the reader of the ring waits as long as it was told, or until it is to end.
+func TestWait(t *testing.T) {
+	m := newMaps(t)
+	r, err := m.NewRecords()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for range 2 {
+		begun := time.Now()
+		if err := r.Wait(5 * time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took < 5*time.Millisecond {
+			t.Errorf("it waited for %v, told 5ms", took)
+		}
+	}
+	ended := make(chan error)
+	go func() { ended <- r.Wait(time.Hour) }()
+	time.Sleep(time.Millisecond)
+	r.EndWait()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := r.Wait(time.Hour); err != nil { // ends at once, or the test does not
+		t.Error(err)
+	}
+}

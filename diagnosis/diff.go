@@ -55,14 +55,14 @@ func Compare(a, b *Measured, spanA, spanB Span) *Diff {
 	d := &Diff{Schema: DiffSchema, A: spanA, B: spanB, Ports: []PortDiff{}}
 	for i := range b.Ports {
 		p := &b.Ports[i]
-		before := &Port{}
-		if j := slices.IndexFunc(a.Ports, p.same); j >= 0 {
-			before = &a.Ports[j]
+		before := a.Find(p, i)
+		if before == nil {
+			before = &Port{}
 		}
 		d.Ports = append(d.Ports, diffOf(before, p))
 	}
 	for i := range a.Ports {
-		if p := &a.Ports[i]; !slices.ContainsFunc(b.Ports, p.same) {
+		if p := &a.Ports[i]; b.Find(p, i) == nil {
 			d.Ports = append(d.Ports, diffOf(p, &Port{Port: p.Port, Process: p.Process}))
 		}
 	}

@@ -22,8 +22,8 @@ func (m *Measured) Since(earlier *Measured) *Measured {
 	d.Ports = make([]Port, 0, len(m.Ports))
 	for i := range m.Ports {
 		p := &m.Ports[i]
-		if j := slices.IndexFunc(earlier.Ports, p.same); j >= 0 {
-			p = p.since(&earlier.Ports[j])
+		if before := earlier.Find(p, i); before != nil {
+			p = p.since(before)
 		}
 		d.Ports = append(d.Ports, *p)
 	}
@@ -39,8 +39,8 @@ func (m *Measured) Add(next *Measured) *Measured {
 	d.Ports = slices.Clone(next.Ports)
 	for i := range m.Ports {
 		p := &m.Ports[i]
-		if j := slices.IndexFunc(d.Ports, p.same); j >= 0 {
-			d.Ports[j] = *p.add(&d.Ports[j])
+		if same := d.Find(p, i); same != nil {
+			*same = *p.add(same)
 		} else {
 			d.Ports = append(d.Ports, *p)
 		}
@@ -75,7 +75,20 @@ func worstOf(a, b []Stream) []Stream {
 	return all[:min(len(all), streamsInReport)]
 }
 
-func (p *Port) same(o Port) bool { return p.Port == o.Port && p.NetNS == o.NetNS }
+// Find returns the port of m that p names, which is likely at place i, or nil.
+func (m *Measured) Find(p *Port, i int) *Port {
+	if i < len(m.Ports) && m.Ports[i].same(p) {
+		return &m.Ports[i]
+	}
+	for j := range m.Ports {
+		if m.Ports[j].same(p) {
+			return &m.Ports[j]
+		}
+	}
+	return nil
+}
+
+func (p *Port) same(o *Port) bool { return p.Port == o.Port && p.NetNS == o.NetNS }
 
 // combine is how the two readings of a figure become one.
 type combine struct {
@@ -105,8 +118,11 @@ func sum[T counter](a, b *T) *T {
 }
 
 var differences = combine{difference[uint64], difference[time.Duration], func(now, before *attribution.Histogram) *attribution.Histogram {
-	if now == nil || before == nil {
+	switch {
+	case now == nil || before == nil:
 		return now
+	case now == before: // of a port at rest
+		return &attribution.Histogram{}
 	}
 	return now.Since(before)
 }}

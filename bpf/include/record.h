@@ -29,7 +29,9 @@ struct record {
 	struct step steps[STEPS];
 };
 
+#define RING_SIZE (4 << 20)
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4 << 20);
+	__uint(max_entries, RING_SIZE);
 } records SEC(".maps");

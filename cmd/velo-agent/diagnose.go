@@ -126,7 +126,7 @@ func askedFor(c *cli.Context, w agent.Watch) *agent.Asked {
 	if err != nil {
 		return nil
 	}
-	if m, err := d.Measure(c.Context, false); err != nil || len(w.Of(m)) == 0 {
+	if m, err := d.Measure(c.Context, agent.Reading{}); err != nil || len(w.Of(m)) == 0 {
 		d.Close()
 		return nil
 	}

@@ -124,7 +124,7 @@ type narrowed struct {
 }
 
 func (n narrowed) Measure(ctx context.Context) (*diagnosis.Measured, error) {
-	m, err := n.Source.Measure(ctx, true)
+	m, err := n.Source.Measure(ctx, agent.Reading{Forget: true})
 	if err == nil {
 		m.Ports = n.watch.Of(m)
 	}
