@@ -40,38 +40,39 @@ type Watch struct {
 
 func (w Watch) empty() bool { return len(w.Ports)+len(w.PIDs)+len(w.Cgroups) == 0 }
 
-// Options are what a session is opened with.
+// Options are what a session is opened with. What has a name in JSON a daemon may ask of
+// its helper.
 type Options struct {
-	Watch Watch
+	Watch Watch `json:"watch"`
 	// ExactAccept watches accept at the return of every system call where
 	// nothing better is there, which slows all system calls of the node.
-	ExactAccept bool
+	ExactAccept bool `json:"exact_accept,omitempty"`
 	// NoContent never looks at the first bytes of a write; what a write is,
 	// is then told by its length.
-	NoContent bool
+	NoContent bool `json:"no_content,omitempty"`
 	// NoSendStart leaves out the hook at the start of a send: cheaper, and a
 	// blocked write's time is then engine.
-	NoSendStart bool
+	NoSendStart bool `json:"no_send_start,omitempty"`
 	// NoSched leaves out the scheduler's hooks.
-	NoSched bool
+	NoSched bool `json:"no_sched,omitempty"`
 	// NoTrace keeps every exchange in the counted tier.
-	NoTrace bool
+	NoTrace bool `json:"-"`
 	// TraceAll traces every exchange, at any rate, and every gap, however short.
-	TraceAll bool
+	TraceAll bool `json:"-"`
 	// Only forces the rung of a signal, by name.
-	Only map[string]string
+	Only map[string]string `json:"-"`
 	// Objectives are what exchanges are held to.
-	Objectives bpf.Objectives
+	Objectives bpf.Objectives `json:"objectives"`
 	// SampleCosts switches the kernel's run statistics on for a second in sixty.
-	SampleCosts bool
+	SampleCosts bool `json:"-"`
 	// OnTrace is called for each record of the traced tier, one at a time. It
 	// must not call the session.
-	OnTrace func(*attribution.Trace)
+	OnTrace func(*attribution.Trace) `json:"-"`
 	// NoBPF does as on a kernel that has none.
-	NoBPF bool
+	NoBPF bool `json:"no_bpf,omitempty"`
 
-	Host preflight.Host
-	Log  *slog.Logger
+	Host preflight.Host `json:"-"`
+	Log  *slog.Logger   `json:"-"`
 }
 
 func (o *Options) tracing() bpf.Tracing {

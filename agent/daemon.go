@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -28,11 +28,13 @@ import (
 	"github.com/velo-agent/velo-agent/bpf"
 	"github.com/velo-agent/velo-agent/collectors"
 	"github.com/velo-agent/velo-agent/config"
-	"github.com/velo-agent/velo-agent/record"
 )
 
 // listenAgain is how often a daemon whose port is in use tries to have it.
 const listenAgain = 2 * time.Second
+
+// lastReading is how long a stop waits for the last reading of the probes.
+const lastReading = 500 * time.Millisecond
 
 // Daemon serves metrics, reports and the record of one source until it is told to
 // stop. It needs no right.
@@ -41,16 +43,15 @@ type Daemon struct {
 	level    *slog.LevelVar
 	load     func() (*config.Config, error)
 	readings *readings
-	record   *record.Store // nil: switched off, or it could not be opened
+	record   *keeper // nil: switched off
 	netNS    uint64
 	uid, gid int // who may ask over the Unix socket, besides root; gid -1: no group
 
-	conf     atomic.Pointer[config.Config]
-	loaded   atomic.Int64 // unix ns
-	reloads  sync.Mutex
-	ok       atomic.Uint64
-	refused  atomic.Uint64
-	unopened atomic.Uint64 // records that could not be opened
+	conf    atomic.Pointer[config.Config]
+	loaded  atomic.Int64 // unix ns
+	reloads sync.Mutex
+	ok      atomic.Uint64
+	refused atomic.Uint64
 }
 
 // Parts are what the daemon was started with.
@@ -74,24 +75,30 @@ func ObjectivesOf(c *config.Config) bpf.Objectives {
 	return bpf.Objectives{TTFT: c.Objectives.TTFT, Gap: c.Objectives.Gap}
 }
 
-// Run serves until ctx ends, then stops in order: probes first, then what carries
-// traffic, for up to drain_timeout. reload asks for the configuration to be read
-// again.
+// Run serves until ctx ends, then stops in order: the last window is written, the probes
+// are detached, what carries traffic may end within drain_timeout. reload asks for the
+// configuration to be read again.
 func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
+	reading, endReadings := context.WithCancel(context.Background())
+	defer endReadings()
 	d := &Daemon{
 		log: p.Log, level: p.Level, load: p.Load, netNS: ownNetNS(), uid: os.Getuid(), gid: groupID(p.Config.Socket.Group, p.Log),
-		readings: &readings{source: p.Source, log: p.Log.With("component", "readings")},
+		readings: &readings{life: reading, source: p.Source, log: p.Log.With("component", "readings")},
+		record:   newKeeper(p.Config, p.Log),
 	}
 	d.conf.Store(p.Config)
 	d.loaded.Store(time.Now().UnixNano())
-	d.openRecord(p.Config)
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(runtimes.NewGoCollector(), runtimes.NewProcessCollector(runtimes.ProcessCollectorOpts{}))
 	page := newPage(collectors.New(d.snapshot, valid(registry)).Each, d.log.With("component", "metrics"))
 	loop, stopLoop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { d.keepRecord(loop) })
+	kept := make(chan struct{})
+	wg.Go(func() {
+		defer close(kept)
+		d.keepRecord(loop)
+	})
 	wg.Go(func() { d.watchdog(loop) })
 
 	failed := make(chan error, 2)
@@ -137,14 +144,26 @@ func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
 		case <-reload:
 			_ = d.Reload() // it says in the log what was wrong
 		case <-again:
-			if l, err := listenTCP(ctx, p.Config.Listen); err == nil {
+			l, err := listenTCP(ctx, p.Config.Listen)
+			switch {
+			case err == nil:
 				again = nil
 				serveTCP(l)
+			case errors.Is(err, fs.ErrPermission): // it would be so for ever
+				again = nil
+				d.log.Error("metrics will not be served over TCP: without rights the daemon cannot take this port; "+
+					"give listen a port above 1023, or free this one and restart the daemon", "listen", p.Config.Listen, "error", err)
 			}
 		}
 	}
 	d.notify(sd.SdNotifyStopping)
 	stopLoop()
+	// A helper that does not answer is given up then, and holds nothing up.
+	defer time.AfterFunc(lastReading, endReadings).Stop()
+	select {
+	case <-kept:
+	case <-reading.Done():
+	}
 	err = errors.Join(err, p.Source.Close())
 	d.log.Info("probes detached")
 	err = errors.Join(err, d.shutDown(servers, &wg))
@@ -167,7 +186,7 @@ func (d *Daemon) shutDown(servers []*http.Server, wg *sync.WaitGroup) error {
 	}
 	wg.Wait()
 	if d.record != nil {
-		errs = append(errs, d.record.Close())
+		errs = append(errs, d.record.close())
 	}
 	return errors.Join(errs...)
 }
@@ -192,37 +211,14 @@ func (d *Daemon) watchdog(ctx context.Context) {
 	}
 }
 
-func (d *Daemon) openRecord(c *config.Config) {
-	if !c.Record.Enabled {
-		return
-	}
-	var err error
-	d.record, err = record.Open(record.Options{
-		Dir: c.Record.Dir, Keep: c.Record.Keep, MaxBytes: int64(c.Record.MaxBytes), Log: d.log.With("component", "record"),
-	})
-	if err != nil {
-		d.record = nil
-		d.unopened.Add(1)
-		d.log.Error("there will be no record", "error", err)
-	}
-}
-
-// keepRecord closes a window every so often and writes it down, until ctx ends.
+// keepRecord closes a window every so often and writes it down; when ctx ends, the one
+// that is under way.
 func (d *Daemon) keepRecord(ctx context.Context) {
-	for !wait(ctx, d.conf.Load().Record.Every) {
-		if w, ok := d.readings.closeWindow(ctx); ok && d.record != nil {
-			d.write(w)
+	for ended := false; !ended; {
+		ended = wait(ctx, d.conf.Load().Record.Every)
+		if w, ok := d.readings.closeWindow(); ok && d.record != nil {
+			d.record.keep(w)
 		}
-	}
-}
-
-func (d *Daemon) write(w window) {
-	b, err := encodeWindow(w.Measured)
-	if err == nil {
-		err = d.record.Append(w.at, b)
-	}
-	if err != nil {
-		d.log.Error("a snapshot is not in the record", "error", err)
 	}
 }
 
@@ -253,7 +249,7 @@ func (d *Daemon) reload() error {
 	if names := config.NeedsRestart(now, next); len(names) > 0 {
 		return fmt.Errorf("%s: changes only at a restart", strings.Join(names, ", "))
 	}
-	if err := d.readings.rewatch(context.Background(), WatchOf(next), ObjectivesOf(next)); err != nil {
+	if err := d.readings.rewatch(WatchOf(next), ObjectivesOf(next)); err != nil {
 		return fmt.Errorf("changing what is watched: %w", err)
 	}
 	d.level.Set(LevelOf(next))
@@ -271,34 +267,22 @@ func LevelOf(c *config.Config) slog.Level {
 // snapshot is what a scrape sees.
 func (d *Daemon) snapshot() *collectors.Snapshot {
 	c := d.conf.Load()
-	m, taken, err := d.readings.fresh(context.Background())
+	m, taken, err := d.readings.fresh()
 	x := &collectors.Snapshot{
 		Measured: m, Taken: taken, OwnNetNS: d.netNS,
 		Daemon: collectors.Daemon{
 			Version: Version, RSSBytes: ownRSS(), CPU: ownCPU(), HelperUp: err == nil,
 			TTFTObjective: c.Objectives.TTFT, GapObjective: c.Objectives.Gap,
 			ReloadsOK: d.ok.Load(), ReloadsRefused: d.refused.Load(), ConfigLoaded: time.Unix(0, d.loaded.Load()),
-			Record: d.recordState(c),
 		},
+	}
+	if d.record != nil {
+		x.Daemon.Record = d.record.state()
 	}
 	if rep := d.readings.minute(); rep != nil {
 		x.Findings = rep.Findings
 	}
 	return x
-}
-
-func (d *Daemon) recordState(c *config.Config) *collectors.Record {
-	if !c.Record.Enabled {
-		return nil
-	}
-	out := &collectors.Record{Failures: map[string]uint64{"open": d.unopened.Load()}}
-	if d.record != nil {
-		st := d.record.Stats()
-		maps.Copy(out.Failures, st.Failures)
-		out.Failures["damaged"] = st.Damaged
-		out.Snapshots, out.Bytes, out.Oldest = uint64(st.Snapshots), st.Bytes, st.Oldest
-	}
-	return out
 }
 
 func monotonic() time.Duration {

@@ -181,7 +181,7 @@ func ownFolder(path string, mode fs.FileMode, id privileged.Identity) error {
 }
 
 // openTCP listens with the rights of the first start; where the port is in use, the
-// second goes on trying.
+// second goes on trying, unless it needs a right for it.
 func openTCP(address string, log *slog.Logger) (*os.File, error) {
 	if address == "" {
 		return nil, nil

@@ -21,6 +21,7 @@ const (
 // readings asks the source, one at a time, and keeps the last answer and the windows
 // of the last minute.
 type readings struct {
+	life   context.Context // no reading outlasts it
 	source Source
 	log    *slog.Logger
 
@@ -40,27 +41,27 @@ type window struct {
 }
 
 // fresh returns a reading that is at most freshFor old.
-func (r *readings) fresh(ctx context.Context) (*diagnosis.Measured, time.Time, error) {
+func (r *readings) fresh() (*diagnosis.Measured, time.Time, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.taken) >= freshFor {
-		_ = r.read(ctx, Reading{Lazy: true}) // it is kept
+		_ = r.read(Reading{Lazy: true}) // it is kept
 	}
 	return r.last, r.taken, r.err
 }
 
 // now takes a reading for who asks: two of them make a window, however short.
-func (r *readings) now(ctx context.Context) (*diagnosis.Measured, error) {
+func (r *readings) now() (*diagnosis.Measured, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.read(ctx, Reading{})
+	err := r.read(Reading{})
 	return r.last, err
 }
 
 // read takes a reading. The lock is held. Who asked may go away meanwhile: a helper
 // whose answer is not awaited would be given up for good.
-func (r *readings) read(ctx context.Context, how Reading) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), measureTimeout)
+func (r *readings) read(how Reading) error {
+	ctx, cancel := context.WithTimeout(r.life, measureTimeout)
 	defer cancel()
 	m, err := r.source.Measure(ctx, how)
 	if err != nil && r.err == nil {
@@ -72,10 +73,10 @@ func (r *readings) read(ctx context.Context, how Reading) error {
 
 // closeWindow ends the present window, the first of which began with the source, and
 // begins the next. ok is false where there is no reading; the window then goes on.
-func (r *readings) closeWindow(ctx context.Context) (w window, ok bool) {
+func (r *readings) closeWindow() (w window, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.read(ctx, Reading{Forget: true, Lazy: true}) != nil {
+	if r.read(Reading{Forget: true, Lazy: true}) != nil {
 		r.windows, r.report = nil, nil
 		return window{}, false
 	}
@@ -117,10 +118,10 @@ func (r *readings) idle() {
 	defer r.mu.Unlock()
 }
 
-func (r *readings) rewatch(ctx context.Context, w Watch, o bpf.Objectives) error {
+func (r *readings) rewatch(w Watch, o bpf.Objectives) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	ctx, cancel := context.WithTimeout(r.life, measureTimeout)
 	defer cancel()
 	return r.source.Rewatch(ctx, w, o)
 }

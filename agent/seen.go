@@ -231,7 +231,7 @@ func (n *seen) slowest(list *targets) []diagnosis.Stream {
 		if t == nil {
 			continue // its port was given up meanwhile
 		}
-		d := diagnosis.Stream{ID: fmt.Sprintf("%x.%d", k.cookie, k.exchange), Port: t.Port}
+		d := diagnosis.Stream{ID: fmt.Sprintf("%x.%d", k.cookie, k.exchange), Port: t.Port, NetNS: t.NetNS}
 		if k.ttft != nil {
 			d.TTFT, d.TTFTStages = k.ttft.Counted.Total, named(t.told(k.ttft.Counted))
 		}

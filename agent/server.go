@@ -37,8 +37,8 @@ func (d *Daemon) public(metrics http.Handler) *http.ServeMux {
 // the figures that verbs on this node compute from.
 func (d *Daemon) private(metrics http.Handler) http.Handler {
 	mux := d.public(metrics)
-	mux.HandleFunc("GET /api/v1/measured", func(w http.ResponseWriter, r *http.Request) {
-		m, err := d.readings.now(r.Context())
+	mux.HandleFunc("GET /api/v1/measured", func(w http.ResponseWriter, _ *http.Request) {
+		m, err := d.readings.now()
 		if err != nil || m == nil {
 			http.Error(w, fmt.Sprintf("no figures: %v", err), http.StatusServiceUnavailable)
 			return
@@ -68,8 +68,8 @@ func (d *Daemon) private(metrics http.Handler) http.Handler {
 
 // ready is yes while probes answer: without them there are metrics still, but not
 // those that anyone waits for.
-func (d *Daemon) ready(w http.ResponseWriter, r *http.Request) {
-	if m, _, err := d.readings.fresh(r.Context()); err == nil && m != nil {
+func (d *Daemon) ready(w http.ResponseWriter, _ *http.Request) {
+	if m, _, err := d.readings.fresh(); err == nil && m != nil {
 		fmt.Fprintln(w, "ok")
 		return
 	}
@@ -115,10 +115,15 @@ func (d *Daemon) span(w http.ResponseWriter, r *http.Request) (*Recorded, bool) 
 		}
 	}
 	if d.record == nil {
-		http.Error(w, "there is no record: it is switched off (record.enabled), or could not be opened; see the log", http.StatusNotFound)
+		http.Error(w, "there is no record: it is switched off (record.enabled)", http.StatusNotFound)
 		return nil, false
 	}
-	rec, err := readRecord(d.record.Range, from, from.Add(length))
+	store := d.record.store.Load()
+	if store == nil {
+		http.Error(w, "there is no record: it could not be opened, which is tried again with each window; see the log", http.StatusNotFound)
+		return nil, false
+	}
+	rec, err := readRecord(store.Range, from, from.Add(length))
 	switch {
 	case errors.Is(err, ErrNotThere):
 		http.Error(w, err.Error(), http.StatusNotFound)

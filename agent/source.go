@@ -57,17 +57,6 @@ const (
 	verbClose   = "close"
 )
 
-type openRequest struct {
-	Watch      Watch          `json:"watch"`
-	Objectives bpf.Objectives `json:"objectives"`
-	// As in Options.
-	ExactAccept bool `json:"exact_accept,omitempty"`
-	NoContent   bool `json:"no_content,omitempty"`
-	NoSendStart bool `json:"no_send_start,omitempty"`
-	NoSched     bool `json:"no_sched,omitempty"`
-	NoBPF       bool `json:"no_bpf,omitempty"`
-}
-
 type rewatchRequest struct {
 	Watch      Watch          `json:"watch"`
 	Objectives bpf.Objectives `json:"objectives"`
@@ -99,18 +88,16 @@ var errNoSession = errors.New("no session is open: the first verb is open")
 func (h *Helper) Verbs() privileged.Verbs {
 	return privileged.Verbs{
 		verbOpen: func(body []byte) (any, error) {
-			var q openRequest
+			var q Options
 			if err := privileged.Decode(body, &q); err != nil {
 				return nil, err
 			}
 			if h.session != nil {
 				return nil, errors.New("a session is open already")
 			}
-			s, err := Open(h.ctx, Options{
-				Watch: q.Watch, Objectives: q.Objectives, ExactAccept: q.ExactAccept, NoContent: q.NoContent,
-				NoSendStart: q.NoSendStart, NoSched: q.NoSched, NoBPF: q.NoBPF, SampleCosts: true, Log: h.log,
-			})
-			h.session = s
+			q.SampleCosts, q.Log = true, h.log
+			var err error
+			h.session, err = Open(h.ctx, q)
 			return nil, err
 		},
 		verbMeasure: func(body []byte) (any, error) {
@@ -165,10 +152,7 @@ type remote struct {
 // OpenRemote opens a session in the helper at the other end of client, and owns it.
 func OpenRemote(ctx context.Context, client *privileged.Client, o *Options) (Source, error) {
 	r := &remote{client: client}
-	return r, r.call(ctx, verbOpen, openRequest{
-		Watch: o.Watch, Objectives: o.Objectives, ExactAccept: o.ExactAccept, NoContent: o.NoContent,
-		NoSendStart: o.NoSendStart, NoSched: o.NoSched, NoBPF: o.NoBPF,
-	}, nil)
+	return r, r.call(ctx, verbOpen, o, nil)
 }
 
 func (r *remote) call(ctx context.Context, verb string, in, out any) error {

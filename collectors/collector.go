@@ -102,7 +102,7 @@ func (c *Collector) sink() *sink {
 		s.namespaces(x, m)
 		s.agent(m)
 	}
-	s.findings(x.Findings)
+	s.findings(x)
 	s.daemon(&x.Daemon)
 	for _, f := range Table {
 		if n := s.folded[f]; n > 0 {
@@ -203,7 +203,7 @@ func (s *sink) role(r *diagnosis.Role, labels []string) {
 // exemplarsOf are the slowest streams of the port.
 func exemplarsOf(x *Snapshot, p *diagnosis.Port) (ttft, gap []Exemplar) {
 	for _, st := range x.Measured.Streams {
-		if st.Port != p.Port {
+		if st.Port != p.Port || st.NetNS != p.NetNS {
 			continue
 		}
 		if st.TTFT > 0 {
@@ -232,13 +232,13 @@ func (s *sink) namespaces(x *Snapshot, m *diagnosis.Measured) {
 	}
 }
 
-func (s *sink) findings(list []diagnosis.Finding) {
-	for _, f := range list {
+func (s *sink) findings(x *Snapshot) {
+	for _, f := range x.Findings {
 		port := ""
 		if f.Port != 0 {
 			port = strconv.Itoa(int(f.Port))
 		}
-		s.place(&Findings, []string{f.ID, string(f.Severity), port}).value = 1
+		s.place(&Findings, []string{f.ID, f.Severity, port, netns(x, f.NetNS)}).value = 1
 	}
 }
 

@@ -46,7 +46,7 @@ func full() *Snapshot {
 		Taken: time.Unix(1700000000, 0), OwnNetNS: 7,
 		Measured: &diagnosis.Measured{
 			Ports:   []diagnosis.Port{p},
-			Streams: []diagnosis.Stream{{ID: "1.2", Port: 8000, TTFT: d, WorstGap: d}},
+			Streams: []diagnosis.Stream{{ID: "1.2", Port: 8000, NetNS: 7, TTFT: d, WorstGap: d}},
 			Coverage: []diagnosis.Coverage{
 				{Signal: "left", Rung: "second", BetterRefused: []diagnosis.Refused{{Rung: "first", Why: "too old\nand more"}}},
 				{Signal: "read", Missing: true, Note: strings.Repeat("ä", 200)},
@@ -57,7 +57,7 @@ func full() *Snapshot {
 				Maps:     []diagnosis.MapFill{{Name: "ports", Entries: 1, Capacity: 128}},
 			},
 		},
-		Findings: []diagnosis.Finding{{ID: "resets", Severity: diagnosis.Warning, Port: 8000}, {ID: "events_lost", Severity: diagnosis.Warning}},
+		Findings: []diagnosis.Finding{{ID: "resets", Severity: diagnosis.Warning, Port: 8000, NetNS: 7}, {ID: "events_lost", Severity: diagnosis.Warning}},
 		Daemon: Daemon{
 			Version: "1.2.3", RSSBytes: 1, CPU: d, HelperUp: true, TTFTObjective: d, GapObjective: d, ConfigLoaded: time.Unix(1, 0), ReloadsOK: 1,
 			Record: &Record{Snapshots: 1, Bytes: 2, Oldest: time.Unix(1, 0), Failures: map[string]uint64{"disk_full": 1}},
@@ -164,6 +164,45 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s%v is %v, want %v", c.f.Name, c.labels, v, c.want)
 		}
 	}
+}
+
+// TestSamePort: what is of one network namespace's port is not of another's.
+func TestSamePort(t *testing.T) {
+	x := full()
+	away := x.Measured.Ports[0]
+	away.NetNS = 8
+	x.Measured.Ports = append(x.Measured.Ports, away)
+	x.Measured.Streams = []diagnosis.Stream{{ID: "own", Port: 8000, NetNS: 7, TTFT: time.Second}, {ID: "away", Port: 8000, NetNS: 8, TTFT: time.Second}}
+	x.Findings = []diagnosis.Finding{{ID: "resets", Severity: diagnosis.Warning, Port: 8000, NetNS: 7}, {ID: "resets", Severity: diagnosis.Warning, Port: 8000, NetNS: 8}}
+	got := gather(t, x)
+	for ns, id := range map[string]string{"": "own", "8": "away"} {
+		if v := series(t, got, &Findings, "port", "8000", "netns", ns); v != 1 {
+			t.Errorf("the finding of namespace %q is %v", ns, v)
+		}
+		var found []string
+		for _, m := range got[TTFT.Name].Metric {
+			if netnsOf(m) != ns {
+				continue
+			}
+			for _, b := range m.Histogram.Bucket {
+				if e := b.Exemplar; e != nil {
+					found = append(found, e.Label[0].GetValue())
+				}
+			}
+		}
+		if !slices.Equal(found, []string{id}) {
+			t.Errorf("the exemplars of namespace %q are %v, want %s", ns, found, id)
+		}
+	}
+}
+
+func netnsOf(m *dto.Metric) string {
+	for _, l := range m.Label {
+		if l.GetName() == "netns" {
+			return l.GetValue()
+		}
+	}
+	return ""
 }
 
 // TestAbsent: what was not measured has no series; it is never 0.

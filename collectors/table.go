@@ -204,7 +204,7 @@ var (
 	}
 
 	Findings = Family{
-		Name: "velo_agent_findings", Type: Gauge, Labels: []string{"id", "severity", "port"}, Budget: Ports * 8,
+		Name: "velo_agent_findings", Type: Gauge, Labels: []string{"id", "severity", "port", "netns"}, Budget: Ports * 8,
 		Help:   "1 for each finding of the last minute; see the report for its evidence and remedy.",
 		Source: "diagnosis", Docs: "findings.md",
 	}

@@ -16,7 +16,7 @@ const (
 	info     = "info"
 
 	// here names the port in a summary.
-	here = "port {{ $labels.port }} of {{ $labels.instance }}"
+	here = "port {{ $labels.port }}{{ with $labels.netns }} in network namespace {{ . }}{{ end }} of {{ $labels.instance }}"
 
 	// An objective is to be met by 99 % of the exchanges of 30 days. Burning that
 	// budget 14.4 times too fast uses up 2 % of it in an hour, 6 times 5 % in six.

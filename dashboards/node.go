@@ -33,8 +33,8 @@ func node() board {
 					targets: []target{{expr: shown.total(port, collectors.Connections), legend: of}},
 				},
 				listing("Findings now", "Ask the node for evidence and remedy: velo-agent diagnose.", 8, 8,
-					[]string{"instance", "severity", "id", "port"},
-					shown.highest([]string{"instance", "severity", "id", "port"}, collectors.Findings)+" > 0"),
+					[]string{"instance", "severity", "id", "netns", "port"},
+					shown.highest([]string{"instance", "severity", "id", "netns", "port"}, collectors.Findings)+" > 0"),
 			}},
 			{"Accept queue and agent", []panel{
 				{
@@ -67,7 +67,7 @@ func portsTable() panel {
 		column{"TTFT within objective", units.PercentUnit, ranged.within("ttft", port)},
 		column{"Gaps within objective", units.PercentUnit, ranged.within("gap", port)},
 		column{"", "", "topk by (instance, netns, port, model) (1, " + ranged.total(guilty, collectors.ObjectiveMissed) + " > 0)"},
-		column{"Findings", unit(collectors.Findings), ranged.current([]string{"instance", "port"}, collectors.Findings)},
+		column{"Findings", unit(collectors.Findings), ranged.current([]string{"instance", "netns", "port"}, collectors.Findings)},
 	)
 	return panel{
 		title: "Ports", width: 24, height: 9, draw: draw, targets: targets,

@@ -32,7 +32,7 @@ func past(window string) scope { return scope{window: window} }
 var port = []string{"instance", "netns", "port", "model"}
 
 // of names a port in a legend.
-const of = "{{instance}} :{{port}} {{model}}"
+const of = "{{instance}} :{{port}} {{netns}} {{model}}"
 
 // is makes a matcher.
 func is(label, value string) string { return label + "=" + strconv.Quote(value) }

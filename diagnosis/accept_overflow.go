@@ -62,8 +62,9 @@ func namespaceOverflows(m *Measured) []Finding {
 		seen[p.NetNS] = true
 		n := *p.Loss.NodeListenOverflows
 		f := Finding{
-			Severity: Warning,
-			Title:    fmt.Sprintf("Accept queues of this network namespace overflowed %s", counted(n, "time", "times")),
+			Severity: Warning, NetNS: p.NetNS,
+			Title: fmt.Sprintf("Accept queues of %s overflowed %s",
+				cmp.Or(namespaceIn(m.namespaces(), p.NetNS), "this network namespace"), counted(n, "time", "times")),
 			Evidence: []string{fmt.Sprintf("ListenOverflows rose by %s; which listener it was is not measured", count(n))},
 			Remedy:   "Find the listener whose queue is full (ss -ltn: Recv-Q at Send-Q) and see why its server accepts too slowly.",
 		}

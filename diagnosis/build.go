@@ -157,7 +157,7 @@ func roleReport(r *Role) RoleReport {
 
 func streamReport(s *Stream) StreamReport {
 	return StreamReport{
-		ID: s.ID, Port: s.Port, TTFT: s.TTFT.Seconds(), WorstGap: s.WorstGap.Seconds(),
+		ID: s.ID, Port: s.Port, NetNS: s.NetNS, TTFT: s.TTFT.Seconds(), WorstGap: s.WorstGap.Seconds(),
 		Stages: stageSeconds(s.TTFTStages), GapStages: stageSeconds(s.GapStages),
 	}
 }

@@ -37,6 +37,7 @@ type Span struct {
 // PortDiff is one port in both windows.
 type PortDiff struct {
 	Port    uint16    `json:"port"`
+	NetNS   uint64    `json:"netns,omitempty"`
 	Process string    `json:"process,omitempty"`
 	Figures []Figures `json:"figures"`
 }
@@ -63,7 +64,7 @@ func Compare(a, b *Measured, spanA, spanB Span) *Diff {
 	}
 	for i := range a.Ports {
 		if p := &a.Ports[i]; b.Find(p, i) == nil {
-			d.Ports = append(d.Ports, diffOf(p, &Port{Port: p.Port, Process: p.Process}))
+			d.Ports = append(d.Ports, diffOf(p, &Port{Port: p.Port, NetNS: p.NetNS, Process: p.Process}))
 		}
 	}
 	ra, rb := cleaned(Build(a)), cleaned(Build(b))
@@ -74,7 +75,7 @@ func Compare(a, b *Measured, spanA, spanB Span) *Diff {
 func without(list, other []Finding) []Finding {
 	out := []Finding{}
 	for _, f := range list {
-		if !slices.ContainsFunc(other, func(o Finding) bool { return o.ID == f.ID && o.Port == f.Port }) {
+		if !slices.ContainsFunc(other, func(o Finding) bool { return o.ID == f.ID && o.Port == f.Port && o.NetNS == f.NetNS }) {
 			out = append(out, f)
 		}
 	}
@@ -82,7 +83,7 @@ func without(list, other []Finding) []Finding {
 }
 
 func diffOf(a, b *Port) PortDiff {
-	d := PortDiff{Port: b.Port, Process: clean(b.Process)}
+	d := PortDiff{Port: b.Port, NetNS: b.NetNS, Process: clean(b.Process)}
 	add := func(name, unit string, x, y *float64) {
 		if x != nil || y != nil {
 			d.Figures = append(d.Figures, Figures{name, unit, x, y})
@@ -143,7 +144,11 @@ func WriteDiffText(w io.Writer, d *Diff) error {
 	t := tabwriter.NewWriter(w, 2, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "A  %s to %s\nB  %s to %s\n", clock(d.A.From), clock(d.A.To), clock(d.B.From), clock(d.B.To))
 	for _, p := range d.Ports {
-		fmt.Fprintf(t, "\n:%d %s\n  \tA\tB\tchange\n", p.Port, p.Process)
+		name := fmt.Sprintf(":%d %s", p.Port, p.Process)
+		if ns := namespaceIn(d.namespaces(), p.NetNS); ns != "" {
+			name += " · " + ns
+		}
+		fmt.Fprintf(t, "\n%s\n  \tA\tB\tchange\n", name)
 		for _, f := range p.Figures {
 			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", f.Name, figure(f.A, f.Unit), figure(f.B, f.Unit), change(f.A, f.B))
 		}

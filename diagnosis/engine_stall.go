@@ -60,7 +60,7 @@ var engineStall = rule{
 func (v *view) stalledStreams(from time.Duration) []string {
 	var lines []string
 	for _, s := range v.m.Streams {
-		if d := s.GapStages[attribution.Engine.String()]; s.Port == v.p.Port && d >= from && len(lines) < maxStreams {
+		if d := s.GapStages[attribution.Engine.String()]; s.Port == v.p.Port && s.NetNS == v.p.NetNS && d >= from && len(lines) < maxStreams {
 			lines = append(lines, fmt.Sprintf("stream %s: a gap of %s, of it %s engine", s.ID, span(s.WorstGap), span(d)))
 		}
 	}

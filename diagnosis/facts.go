@@ -56,14 +56,14 @@ func portCounts(p *PortReport) string {
 	return strings.Join(parts, " · ")
 }
 
-// portWhere names the network namespace only where the report holds several.
+// portWhere is where the port is to be found.
 func portWhere(r *Report, p *PortReport) string {
 	var parts []string
 	if len(p.Addresses) > 0 {
 		parts = append(parts, "on "+strings.Join(p.Addresses, ", "))
 	}
-	if p.NetNS != 0 && slices.ContainsFunc(r.Ports, func(q PortReport) bool { return q.NetNS != p.NetNS }) {
-		parts = append(parts, fmt.Sprintf("network namespace %d", p.NetNS))
+	if ns := namespaceIn(r.namespaces(), p.NetNS); ns != "" {
+		parts = append(parts, ns)
 	}
 	if p.Cgroup != "" {
 		parts = append(parts, "cgroup "+p.Cgroup)
@@ -172,13 +172,16 @@ func schedLine(r *RoleReport, window float64) string {
 }
 
 // streamLine names the two largest stages of what was slow in a stream.
-func streamLine(s *StreamReport) string {
+func streamLine(r *Report, s *StreamReport) string {
 	var parts []string
 	if s.TTFT > 0 {
 		parts = append(parts, "TTFT "+seconds(s.TTFT)+largestStages(s.Stages))
 	}
 	if s.WorstGap > 0 {
 		parts = append(parts, "worst gap "+seconds(s.WorstGap)+largestStages(s.GapStages))
+	}
+	if ns := namespaceIn(r.namespaces(), s.NetNS); ns != "" {
+		parts = append(parts, ns)
 	}
 	if s.Port != 0 {
 		return fmt.Sprintf(":%d %s: %s", s.Port, s.ID, strings.Join(parts, " · "))

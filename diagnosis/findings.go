@@ -78,7 +78,13 @@ func newView(m *Measured, p *Port) *view {
 }
 
 // name is the port as sentences call it.
-func (v *view) name() string { return ":" + strconv.Itoa(int(v.p.Port)) }
+func (v *view) name() string {
+	name := ":" + strconv.Itoa(int(v.p.Port))
+	if ns := namespaceIn(v.m.namespaces(), v.p.NetNS); ns != "" {
+		name += " in " + ns
+	}
+	return name
+}
 
 func findings(m *Measured, views []*view) []Finding {
 	all := []Finding{}
@@ -89,7 +95,7 @@ func findings(m *Measured, views []*view) []Finding {
 				continue
 			}
 			if f := r.port(v); f != nil {
-				f.Port = v.p.Port
+				f.Port, f.NetNS = v.p.Port, v.p.NetNS
 				v.raised[r.id] = true
 				found = append(found, *f)
 			}

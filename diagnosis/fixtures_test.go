@@ -108,7 +108,7 @@ func healthy() *Measured {
 		Node:   Node{Hostname: "gpu-node-7", Kernel: "6.18.0", AgentVersion: "0.1.0"},
 		Ports:  []Port{p},
 		Streams: []Stream{{
-			ID: "4f2a", Port: 8000, TTFT: 121 * ms, WorstGap: 13 * ms,
+			ID: "4f2a", Port: 8000, NetNS: 4026531840, TTFT: 121 * ms, WorstGap: 13 * ms,
 			TTFTStages: map[string]time.Duration{"engine": 120 * ms, "reader": 700 * us},
 			GapStages:  map[string]time.Duration{"engine": 12900 * us, "send_queue": 100 * us},
 		}},

@@ -22,7 +22,7 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 	if len(r.Streams) > 0 {
 		b.WriteString("\n## Slowest streams\n\n")
 		for i := range r.Streams {
-			fmt.Fprintf(&b, "- %s\n", escape(streamLine(&r.Streams[i])))
+			fmt.Fprintf(&b, "- %s\n", escape(streamLine(r, &r.Streams[i])))
 		}
 	}
 	findingsMarkdown(&b, r)

@@ -126,6 +126,7 @@ type Throttle struct {
 type Stream struct {
 	ID                    string
 	Port                  uint16
+	NetNS                 uint64        // of the port
 	TTFT, WorstGap        time.Duration // 0: not seen in the window
 	TTFTStages, GapStages map[string]time.Duration
 }

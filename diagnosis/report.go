@@ -136,6 +136,7 @@ type ThrottleReport struct {
 type StreamReport struct {
 	ID        string             `json:"id"`
 	Port      uint16             `json:"port,omitempty"`
+	NetNS     uint64             `json:"netns,omitempty"`
 	TTFT      float64            `json:"ttft,omitempty"`
 	WorstGap  float64            `json:"worst_gap,omitempty"`
 	Stages    map[string]float64 `json:"stages,omitempty"`     // of its TTFT
@@ -169,7 +170,8 @@ const (
 type Finding struct {
 	ID       string   `json:"id"`
 	Severity string   `json:"severity"`
-	Port     uint16   `json:"port,omitempty"` // left out where it is about the node
+	Port     uint16   `json:"port,omitempty"`  // left out where it is about the node
+	NetNS    uint64   `json:"netns,omitempty"` // of the port, or what it is about where there is none
 	Title    string   `json:"title"`
 	Share    *float64 `json:"share,omitempty"` // of TTFT or gap time, where it is about a stage
 	Evidence []string `json:"evidence"`

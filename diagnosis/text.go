@@ -124,7 +124,7 @@ func (t *text) streams(r *Report) {
 	}
 	t.head("Slowest streams", "")
 	for i := range r.Streams {
-		t.item("-", streamLine(&r.Streams[i]), "")
+		t.item("-", streamLine(r, &r.Streams[i]), "")
 	}
 }
 

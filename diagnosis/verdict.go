@@ -61,7 +61,7 @@ func (v *view) verdict(problems bool, found []Finding) string {
 		return v.name() + ": the stages of TTFT were not measured: " + v.whyNothing() + "."
 	}
 	for _, f := range found {
-		if f.ID == engineDominates.id && f.Port == v.p.Port {
+		if f.ID == engineDominates.id && f.Port == v.p.Port && f.NetNS == v.p.NetNS {
 			return "No stage of the host stands out. " + f.Title + "."
 		}
 	}

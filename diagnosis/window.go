@@ -59,7 +59,7 @@ func worstOf(a, b []Stream) []Stream {
 	}
 	all := []Stream{}
 	for _, s := range slices.Concat(a, b) {
-		i := slices.IndexFunc(all, func(x Stream) bool { return x.ID == s.ID && x.Port == s.Port })
+		i := slices.IndexFunc(all, func(x Stream) bool { return x.ID == s.ID && x.Port == s.Port && x.NetNS == s.NetNS })
 		if i < 0 {
 			all = append(all, s)
 			continue

@@ -46,7 +46,7 @@ func rowsOf(r *diagnosis.Report) []row {
 	for i := range r.Ports {
 		p := row{PortReport: &r.Ports[i], seconds: r.WindowS}
 		for _, f := range r.Findings {
-			if f.Port == p.Port {
+			if (id{f.Port, f.NetNS}) == p.id() {
 				p.findings = append(p.findings, f)
 			}
 		}

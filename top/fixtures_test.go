@@ -57,7 +57,7 @@ func node(ports ...diagnosis.Port) *diagnosis.Measured {
 	}
 	for i := range min(len(ports), 5) {
 		m.Streams = append(m.Streams, diagnosis.Stream{
-			ID: fmt.Sprintf("4f2a.%d", i), Port: ports[i].Port, TTFT: 1420 * ms, WorstGap: time.Duration(i) * 30 * ms,
+			ID: fmt.Sprintf("4f2a.%d", i), Port: ports[i].Port, NetNS: ports[i].NetNS, TTFT: 1420 * ms, WorstGap: time.Duration(i) * 30 * ms,
 			TTFTStages: map[string]time.Duration{"accept_wait": 1300 * ms, "engine": 120 * ms},
 			GapStages:  map[string]time.Duration{"engine": time.Duration(i) * 30 * ms},
 		})

@@ -176,6 +176,28 @@ func TestSamePortOfTwoNamespaces(t *testing.T) {
 	v.silent("(one)")
 }
 
+// TestFindingsAndStreamsOfTwins: each goes to the port of its network namespace.
+func TestFindingsAndStreamsOfTwins(t *testing.T) {
+	a, b := served(8000, "one", 10, 0, ms), served(8000, "two", 10, 0, ms)
+	b.NetNS, b.Accept.Overflows = 2, new(uint64(3))
+	v := shownAt(t, 80, 60, node(a, b))
+	for i, want := range []int{0, 1} {
+		if got := len(v.rows[i].findings); got != want {
+			t.Errorf("port 8000 of namespace %d has %d findings, want %d", v.rows[i].NetNS, got, want)
+		}
+	}
+	v.press("enter")
+	v.says("4f2a.0")
+	v.silent("4f2a.1", "accept_overflow")
+	v.press("esc", "down", "enter")
+	v.says("4f2a.1", "accept_overflow")
+	v.silent("4f2a.0")
+	v.press("esc", "tab")
+	v.says(":8000 one  4f2a.0  network namespace 1", ":8000 two  4f2a.1  network namespace 2")
+	v.press("down", "enter")
+	v.says("port 8000 of network namespace 2", "(two)")
+}
+
 func TestFilter(t *testing.T) {
 	v := shownAt(t, 80, 24, four())
 	for filter, want := range map[string]string{"VLLM": "8000", "python": "8000", "34": "9345 11434", "dynamo": "9345"} {

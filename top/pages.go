@@ -34,8 +34,8 @@ func (m *model) portPage() []string {
 	}
 	one := *m.report
 	one.Ports = one.Ports[i : i+1]
-	one.Streams = slices.DeleteFunc(slices.Clone(one.Streams), func(s diagnosis.StreamReport) bool { return s.Port != m.selected.port })
-	one.Findings = slices.DeleteFunc(slices.Clone(one.Findings), func(f diagnosis.Finding) bool { return f.Port != m.selected.port })
+	one.Streams = slices.DeleteFunc(slices.Clone(one.Streams), func(s diagnosis.StreamReport) bool { return id{s.Port, s.NetNS} != m.selected })
+	one.Findings = slices.DeleteFunc(slices.Clone(one.Findings), func(f diagnosis.Finding) bool { return id{f.Port, f.NetNS} != m.selected })
 	one.Preconditions = nil
 	lines := m.written(&one)
 	if i := slices.IndexFunc(lines, func(l string) bool { return l == m.paint(bold, coverageHead) }); i >= 0 {

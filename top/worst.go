@@ -28,13 +28,9 @@ func (m *model) worstKey(msg tea.KeyMsg) {
 		m.stream = moved(msg, m.stream, len(m.report.Streams))
 		return
 	}
-	port := m.report.Streams[m.stream].Port
-	for _, p := range m.report.Ports {
-		if p.Port == port {
-			m.selected, m.chosen = id{p.Port, p.NetNS}, true
-			m.open(portScreen)
-			return
-		}
+	if s := &m.report.Streams[m.stream]; m.portOf(s) != nil {
+		m.selected, m.chosen = id{s.Port, s.NetNS}, true
+		m.open(portScreen)
 	}
 }
 
@@ -58,7 +54,14 @@ func (m *model) worstBody() []string {
 }
 
 func (m *model) streamLines(s *diagnosis.StreamReport, selected bool) []string {
-	name := fmt.Sprintf(" :%d %s  %s", s.Port, m.processOf(s.Port), s.ID)
+	process := absent
+	if p := m.portOf(s); p != nil {
+		process = p.name()
+	}
+	name := fmt.Sprintf(" :%d %s  %s", s.Port, process, s.ID)
+	if m.twice(s.Port) {
+		name += fmt.Sprintf("  network namespace %d", s.NetNS)
+	}
 	if selected {
 		name = m.paint(reverse, ">"+name[1:])
 	} else {
@@ -72,13 +75,14 @@ func (m *model) streamLines(s *diagnosis.StreamReport, selected bool) []string {
 	}
 }
 
-func (m *model) processOf(port uint16) string {
+// portOf is the port of a stream, or nil: it may be watched no longer.
+func (m *model) portOf(s *diagnosis.StreamReport) *row {
 	for i := range m.report.Ports {
-		if p := (row{PortReport: &m.report.Ports[i]}); p.Port == port {
-			return p.name()
+		if p := (&row{PortReport: &m.report.Ports[i]}); p.id() == (id{s.Port, s.NetNS}) {
+			return p
 		}
 	}
-	return absent
+	return nil
 }
 
 // splitLine is a duration, its stages as a bar of letters, and the largest in words.

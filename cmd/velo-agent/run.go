@@ -28,8 +28,8 @@ func runCommand() *cli.Command {
 			"   velo-agent run --config /etc/velo-agent/velo-agent.yaml\n\n" +
 			"Started as root it keeps no right for itself: a helper holds the few capabilities that the\n" +
 			"probes need, listens nowhere, and answers typed requests of the daemon alone.\n\n" +
-			"SIGHUP reloads the configuration. SIGTERM detaches the probes and lets requests under way\n" +
-			"end; a second one ends at once.\n\n" +
+			"SIGHUP reloads the configuration. SIGTERM writes the last window, detaches the probes and lets\n" +
+			"requests under way end; a second one ends at once.\n\n" +
 			"Exit codes: 0 stopped, 2 wrong usage or configuration, 5 a daemon runs already, or an internal error.",
 		Flags:  []cli.Flag{&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "the configuration `FILE` (default " + config.DefaultPath + ", if it is there)"}},
 		Action: runDaemon,

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/velo-agent/velo-agent/agent"
+	"github.com/velo-agent/velo-agent/tests/bench/daemon/live"
 )
 
 // TestHelperKilled: the daemon serves on and says what it lost.
@@ -54,11 +55,11 @@ func TestHelperKilled(t *testing.T) {
 	if status, _, err := get(d.tcp, "/healthz"); status != http.StatusOK {
 		t.Errorf("/healthz says %d, %v", status, err)
 	}
-	if left := children(d.pid()); len(left) > 0 {
+	if left := live.Children(d.PID); len(left) > 0 {
 		t.Errorf("the daemon has the children %v: zombies", left)
 	}
 	for _, want := range []string{"the helper ended", "no reading of the probes"} {
-		if len(lines(d.log.String(), want)) != 1 {
+		if len(lines(d.said(), want)) != 1 {
 			t.Errorf("the log does not say once: %s", want)
 		}
 	}
@@ -76,7 +77,7 @@ func TestHelperKilled(t *testing.T) {
 	if len(rec.Ports) != 1 || *rec.Ports[0].Exchanges != 10 {
 		t.Errorf("the record has the ports %+v, not one with 10 exchanges", rec.Ports)
 	}
-	if _, err := agent.ReadRecord(d.record(), died, time.Now()); !errors.Is(err, agent.ErrNotThere) {
+	if _, err := agent.ReadRecord(d.Record(), died, time.Now()); !errors.Is(err, agent.ErrNotThere) {
 		t.Errorf("the record of the time without probes: %v", err)
 	}
 	d.stop(t)
@@ -85,7 +86,7 @@ func TestHelperKilled(t *testing.T) {
 // recorded reads all that the record holds, from its folder.
 func (d *daemon) recorded(t *testing.T) *agent.Recorded {
 	t.Helper()
-	rec, err := agent.ReadRecord(d.record(), time.Now().Add(-time.Hour), time.Now())
+	rec, err := agent.ReadRecord(d.Record(), time.Now().Add(-time.Hour), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,15 +103,15 @@ func TestDaemonKilled(t *testing.T) {
 	probes := attachedBy(t, helper)
 	d.signal(t, unix.SIGKILL)
 	promptly(t, "helper and probes gone", func() error {
-		if running(helper) {
+		if live.Running(helper) {
 			return errors.New("the helper runs")
 		}
 		return probes.gone()
 	})
-	<-d.ended
+	<-d.Ended()
 
 	// The socket's file is left, and keeps no other from starting.
-	if _, err := os.Stat(d.socket()); err != nil {
+	if _, err := os.Stat(d.Socket()); err != nil {
 		t.Fatal(err)
 	}
 	d.run(t)
@@ -127,7 +128,7 @@ func TestStop(t *testing.T) {
 	d.signal(t, unix.SIGTERM)
 	promptly(t, "probes gone", probes.gone)
 	select {
-	case <-d.ended:
+	case <-d.Ended():
 		t.Fatal("the daemon did not wait for the request under way")
 	case <-time.After(200 * time.Millisecond):
 	}
@@ -137,9 +138,50 @@ func TestStop(t *testing.T) {
 	if code := d.wait(t, patience); code != 0 {
 		t.Errorf("stopped with code %d", code)
 	}
-	if _, err := os.Stat(d.socket()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(d.Socket()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket's file is left: %v", err)
 	}
+}
+
+// TestStopWritesTheWindow: what was seen until the stop is in the record.
+func TestStopWritesTheWindow(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "127.0.0.1:0")
+	d := start(t, fmt.Sprintf("watch: {ports: [%d]}\nrecord: {every: 1h}", s.port))
+	s.ask(t, 10)
+	d.becomes(t, 10, "velo_agent_exchanges_total", "port", s.label())
+	probes := attachedBy(t, d.helper(t))
+	d.signal(t, unix.SIGTERM)
+	promptly(t, "probes gone", probes.gone)
+	if code := d.wait(t, patience); code != 0 {
+		t.Errorf("stopped with code %d", code)
+	}
+	if rec := d.recorded(t); rec.Snapshots != 1 || len(rec.Ports) != 1 || *rec.Ports[0].Exchanges != 10 {
+		t.Errorf("the record has %d snapshots, the ports %+v; want one, with 10 exchanges", rec.Snapshots, rec.Ports)
+	}
+}
+
+// TestStopWithoutAnswer: a helper that stands still holds the stop up for no longer than
+// the last reading may take.
+func TestStopWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	d := start(t, "record: {every: 1h}")
+	helper := d.helper(t)
+	probes := attachedBy(t, helper)
+	if err := unix.Kill(helper, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	d.signal(t, unix.SIGTERM)
+	promptly(t, "the daemon gone", func() error {
+		if live.Running(d.PID) {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+	if err := unix.Kill(helper, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	promptly(t, "probes gone", probes.gone)
 }
 
 // TestStopCutsOff: who does not read is cut off at the end of drain_timeout.
@@ -151,7 +193,7 @@ func TestStopCutsOff(t *testing.T) {
 	if code := d.wait(t, 15*time.Second); code != 0 {
 		t.Errorf("stopped with code %d", code)
 	}
-	if len(lines(d.log.String(), "cut off")) != 1 {
+	if len(lines(d.said(), "cut off")) != 1 {
 		t.Error("the log does not say that a request was cut off")
 	}
 }
@@ -164,7 +206,7 @@ func TestStopTwice(t *testing.T) {
 	d.readSlowly(t)
 	d.signal(t, unix.SIGTERM)
 	eventually(t, "probes detached", patience, func() error {
-		if lines(d.log.String(), "probes detached") == nil {
+		if lines(d.said(), "probes detached") == nil {
 			return errors.New("the log does not say so")
 		}
 		return nil
@@ -181,14 +223,14 @@ func TestSecondDaemon(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "127.0.0.1:0")
 	d := start(t, fmt.Sprintf("watch: {ports: [%d]}", s.port))
-	_, said, code := velo(t, "run", "--config", d.config())
-	if code != 5 || !strings.Contains(said, agent.ErrRunning.Error()) || !strings.Contains(said, d.socket()) {
+	_, said, code := velo(t, "run", "--config", d.Config())
+	if code != 5 || !strings.Contains(said, agent.ErrRunning.Error()) || !strings.Contains(said, d.Socket()) {
 		t.Errorf("the second ends with %d and says %q", code, said)
 	}
 	s.ask(t, 5)
 	d.becomes(t, 5, "velo_agent_exchanges_total", "port", s.label())
 	var out struct{ Schema string }
-	said, _, _ = velo(t, "diagnose", "--socket", d.socket(), "--for", "100ms", "--json")
+	said, _, _ = velo(t, "diagnose", "--socket", d.Socket(), "--for", "100ms", "--json")
 	if err := json.Unmarshal([]byte(said), &out); err != nil || out.Schema == "" {
 		t.Errorf("over the socket: %v, %.200s", err, said)
 	}

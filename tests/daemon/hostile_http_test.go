@@ -71,7 +71,7 @@ type holdings struct{ descriptors, goroutines int }
 
 func (d *daemon) holds(t *testing.T) holdings {
 	t.Helper()
-	return holdings{descriptors(t, d.pid()), int(d.now(t, "go_goroutines"))}
+	return holdings{descriptors(t, d.PID), int(d.now(t, "go_goroutines"))}
 }
 
 // witness scrapes like Prometheus while an attack goes on.
@@ -85,7 +85,7 @@ type witness struct {
 
 func (d *daemon) watch(t *testing.T) *witness {
 	w := &witness{stop: make(chan struct{}), done: make(chan struct{})}
-	c := client(t, "tcp", d.listen)
+	c := client(t, "tcp", d.Listen)
 	go func() {
 		defer close(w.done)
 		for {
@@ -105,7 +105,7 @@ func (d *daemon) watch(t *testing.T) *witness {
 			if err != nil && len(w.errs) < 5 {
 				w.errs = append(w.errs, err)
 			}
-			w.most = max(w.most, descriptors(t, d.pid()))
+			w.most = max(w.most, descriptors(t, d.PID))
 			w.scrapes.Add(1)
 		}
 	}()
@@ -156,7 +156,7 @@ func idleConnections(t *testing.T, d *daemon) {
 func dialMany(t *testing.T, d *daemon, n int) (conns []net.Conn) {
 	t.Helper()
 	for range n {
-		c, err := net.DialTimeout("tcp4", d.listen, patience)
+		c, err := net.DialTimeout("tcp4", d.Listen, patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func roomFor(t *testing.T, n int) {
 // deadReaders ask for pages that nobody else asks for, and read none until they leave.
 func deadReaders(t *testing.T, d *daemon) {
 	for i := range 40 {
-		c, err := narrow(d.listen)
+		c, err := narrow(d.Listen)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,9 +202,9 @@ func deadReaders(t *testing.T, d *daemon) {
 // must not be given up for that.
 func impatient(t *testing.T, d *daemon) {
 	for i := range 60 {
-		network, address, path := "tcp4", d.listen, "/readyz"
+		network, address, path := "tcp4", d.Listen, "/readyz"
 		if i%2 == 0 {
-			network, address, path = "unix", d.socket(), "/api/v1/measured"
+			network, address, path = "unix", d.Socket(), "/api/v1/measured"
 		}
 		c, err := net.Dial(network, address)
 		if err != nil {
@@ -233,7 +233,7 @@ func many(n int, f func(i int)) {
 }
 
 func oddAccept(t *testing.T, d *daemon) {
-	c := client(t, "tcp", d.listen)
+	c := client(t, "tcp", d.Listen)
 	many(1000, func(i int) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://daemon/metrics", nil)
 		if err != nil {
@@ -258,7 +258,7 @@ func oddAccept(t *testing.T, d *daemon) {
 }
 
 func longQueries(t *testing.T, d *daemon) {
-	c := client(t, "tcp", d.listen)
+	c := client(t, "tcp", d.Listen)
 	many(200, func(i int) {
 		if status, body, err := get(c, fmt.Sprintf("/metrics?%d=%s", i, strings.Repeat("x", 8<<10))); err != nil || status != http.StatusOK {
 			t.Errorf("%d %.200s, %v", status, body, err)
@@ -294,7 +294,7 @@ func malformed(t *testing.T, d *daemon) {
 		"a way out":          {"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", "307"},
 		"a proxy's request":  {"CONNECT example.invalid:443 HTTP/1.1\r\nHost: x\r\n\r\n", "405"},
 	} {
-		conn, err := net.DialTimeout("tcp4", d.listen, patience)
+		conn, err := net.DialTimeout("tcp4", d.Listen, patience)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -90,16 +90,16 @@ func TestHostileProcess(t *testing.T) {
 		return err
 	})
 	wantClean(t, "the report", report)
-	text, _, _ := velo(t, "diagnose", "--socket", d.socket(), "--for", "1s", "--json")
+	text, _, _ := velo(t, "diagnose", "--socket", d.Socket(), "--for", "1s", "--json")
 	wantClean(t, "diagnose --json", text)
-	text, _, _ = velo(t, "diagnose", "--socket", d.socket(), "--for", "1s", "--color", "never")
+	text, _, _ = velo(t, "diagnose", "--socket", d.Socket(), "--for", "1s", "--color", "never")
 	if !isClean(strings.ReplaceAll(text, "\n", "")) {
 		t.Errorf("diagnose prints %q", text)
 	}
-	if log := d.log.String(); !isClean(strings.ReplaceAll(log, "\n", "")) {
+	if log := d.said(); !isClean(strings.ReplaceAll(log, "\n", "")) {
 		t.Errorf("the log is not clean: %q", log)
 	}
-	for what, pid := range map[string]int{"the daemon": d.pid(), "the helper": d.helper(t)} {
+	for what, pid := range map[string]int{"the daemon": d.PID, "the helper": d.helper(t)} {
 		if rss := residentBytes(t, pid); rss > mostMemory {
 			t.Errorf("%s has %d bytes of memory", what, rss)
 		}

@@ -3,12 +3,10 @@
 package daemon
 
 import (
-	"errors"
+	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/velo-agent/velo-agent/tests/bench/daemon/live"
 )
 
 // role makes this test's binary another program, see roles_test.go.
@@ -49,31 +49,15 @@ func TestMain(m *testing.M) {
 }
 
 // program builds velo-agent, once for all tests.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, "velo-agent")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/velo-agent/velo-agent/cmd/velo-agent")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building velo-agent: %w: %s", err, out)
-	}
-	return path, nil
-})
+var program = sync.OnceValues(func() (string, error) { return live.Build(context.Background(), scratch) })
 
 // lacking says why no daemon with probes can run here, or is empty.
 var lacking = sync.OnceValue(func() string {
-	if os.Geteuid() != 0 {
-		return "needs root: the daemon gives up rights, and the probes need them"
-	}
 	path, err := program()
 	if err != nil {
 		return "" // start reports it
 	}
-	out, err := exec.Command(path, "probes", "--json").CombinedOutput()
-	var ended *exec.ExitError
-	if errors.As(err, &ended) && ended.ExitCode() == 3 {
-		return fmt.Sprintf("needs the probes: %.400s", out)
-	}
-	return ""
+	return live.Lacking(path)
 })
 
 // needProbes skips the test where no daemon with probes can run.

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/velo-agent/velo-agent/tests/bench/daemon/live"
 )
 
 func proc(pid int, name ...string) string {
@@ -47,39 +49,14 @@ func statuses(t *testing.T, pid int) (list []map[string]string) {
 	return list
 }
 
-// children are the processes that a process has started, zombies too.
-func children(pid int) (pids []int) {
-	lists, _ := filepath.Glob(proc(pid, "task", "*", "children"))
-	for _, f := range lists {
-		b, _ := os.ReadFile(f)
-		for _, s := range strings.Fields(string(b)) {
-			if n, err := strconv.Atoi(s); err == nil {
-				pids = append(pids, n)
-			}
-		}
-	}
-	return pids
-}
-
 // helper is the daemon's only child.
 func (d *daemon) helper(t *testing.T) int {
 	t.Helper()
-	pids := children(d.pid())
+	pids := live.Children(d.PID)
 	if len(pids) != 1 {
 		t.Fatalf("the daemon has the children %v, not one", pids)
 	}
 	return pids[0]
-}
-
-// running says that a process is there and no zombie: of an orphan's end only init
-// can take note.
-func running(pid int) bool {
-	b, err := os.ReadFile(proc(pid, "stat"))
-	if err != nil {
-		return false
-	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
 func descriptors(t *testing.T, pid int) int {

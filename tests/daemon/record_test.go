@@ -81,7 +81,7 @@ func TestRecordVerdict(t *testing.T) {
 	span := func(load func()) (from time.Time, live *verdict) {
 		from = time.Now()
 		said := make(chan *verdict, 1)
-		go func() { said <- d.diagnose(t, "--socket", d.socket(), "--for", length.String()) }()
+		go func() { said <- d.diagnose(t, "--socket", d.Socket(), "--for", length.String()) }()
 		time.Sleep(edge)
 		load()
 		took := time.Since(from)
@@ -127,9 +127,9 @@ func TestRecordVerdict(t *testing.T) {
 			t.Errorf("--diff %s names as new %v, as gone %v", where, diff.New, diff.Gone)
 		}
 	}
-	look("over the daemon", "--socket", d.socket())
+	look("over the daemon", "--socket", d.Socket())
 	d.stop(t)
-	look("from the folder", "--record", d.record())
+	look("from the folder", "--record", d.Record())
 }
 
 // diagnose returns the verdict of a run with the flags.
@@ -153,7 +153,7 @@ func TestShortWindow(t *testing.T) {
 	d.becomes(t, 7, "velo_agent_exchanges_total", "port", s.label())
 	time.Sleep(time.Second)
 	for range 4 {
-		v := d.diagnose(t, "--socket", d.socket(), "--for", "300ms")
+		v := d.diagnose(t, "--socket", d.Socket(), "--for", "300ms")
 		if len(v.Ports) != 1 || v.Ports[0].Exchanges == nil || *v.Ports[0].Exchanges != 0 || v.WindowS == 0 || v.WindowS > 2 {
 			t.Errorf("a window of %v s in which nothing happened has %+v", v.WindowS, v.Ports)
 		}
@@ -176,14 +176,14 @@ func TestWhoMayAsk(t *testing.T) {
 		{"another user of root's group", &syscall.Credential{Uid: 12345, Gid: 0}, http.StatusForbidden},
 	} {
 		for _, path := range []string{"/metrics", "/api/v1/report", "/api/v1/measured", "/-/reload"} {
-			status := askAs(t, c.cred, d.socket(), path)
+			status := askAs(t, c.cred, d.Socket(), path)
 			refused := status == http.StatusForbidden
 			if refused != (c.want == http.StatusForbidden) {
 				t.Errorf("%s asks for %s and is answered with %d", c.name, path, status)
 			}
 		}
 	}
-	if n := len(lines(d.log.String(), "configuration reloaded")); n != 3 {
+	if n := len(lines(d.said(), "configuration reloaded")); n != 3 {
 		t.Errorf("there were %d reloads, not those of the three who may", n)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/velo-agent/velo-agent/tests/bench/daemon/live"
 )
 
 // TestReloadUnderLoad: a hundred reloads that change ports and objectives lose no
@@ -85,7 +87,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		}
 		d.reloaded(t, i)
 		if i == 4 { // all that is made once is there
-			before, helperBefore = descriptors(t, d.pid()), descriptors(t, helper)
+			before, helperBefore = descriptors(t, d.PID), descriptors(t, helper)
 		}
 	}
 	close(stop)
@@ -106,7 +108,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 	eventually(t, "descriptors and goroutines as before", patience, func() error {
 		d.tcp.CloseIdleConnections()
-		now, helperNow := descriptors(t, d.pid()), descriptors(t, helper)
+		now, helperNow := descriptors(t, d.PID), descriptors(t, helper)
 		if now > before+slack || helperNow > helperBefore+slack {
 			return fmt.Errorf("the daemon has %d descriptors, before %d; the helper %d, before %d", now, before, helperNow, helperBefore)
 		}
@@ -122,7 +124,7 @@ func TestReloadUnderLoad(t *testing.T) {
 func (d *daemon) reloaded(t *testing.T, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("reload %d", n), patience, func() error {
-		if len(lines(d.log.String(), "configuration reloaded")) < n {
+		if len(lines(d.said(), "configuration reloaded")) < n {
 			return errors.New("the log does not say so")
 		}
 		return nil
@@ -141,10 +143,10 @@ func TestReloadRefused(t *testing.T) {
 		name, settings string
 		says           []string
 	}{
-		{"no YAML", "watch: [", []string{dropIn + ":1"}},
-		{"an unknown key", fmt.Sprintf("watch:\n  ports: [%d]\n  portz: [1]\n", other.port), []string{dropIn + ":3", "portz", "ports"}},
-		{"out of range", fmt.Sprintf("watch: {ports: [%d]}\n\nobjectives:\n  ttft: -1s\n", other.port), []string{dropIn + ":4", "ttft"}},
-		{"two problems", "watch:\n  ports: [70000]\nlog:\n  level: loud\n", []string{dropIn + ":2", dropIn + ":4"}},
+		{"no YAML", "watch: [", []string{live.DropIn + ":1"}},
+		{"an unknown key", fmt.Sprintf("watch:\n  ports: [%d]\n  portz: [1]\n", other.port), []string{live.DropIn + ":3", "portz", "ports"}},
+		{"out of range", fmt.Sprintf("watch: {ports: [%d]}\n\nobjectives:\n  ttft: -1s\n", other.port), []string{live.DropIn + ":4", "ttft"}},
+		{"two problems", "watch:\n  ports: [70000]\nlog:\n  level: loud\n", []string{live.DropIn + ":2", live.DropIn + ":4"}},
 		{"needs a restart", fmt.Sprintf("watch: {ports: [%d]}\nlisten: 127.0.0.1:1\n", other.port), []string{"listen", "restart"}},
 		{"need a restart", fmt.Sprintf("watch: {ports: [%d]}\nrecord: {dir: /nowhere}\nuser: \"4242\"\nsocket: {group: root}\n", other.port), []string{"record.dir", "user", "socket.group", "restart"}},
 	} {

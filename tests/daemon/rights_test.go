@@ -28,7 +28,7 @@ func TestRights(t *testing.T) {
 	helper := d.helper(t)
 	attachedBy(t, helper) // or it fails
 
-	for _, st := range statuses(t, d.pid()) {
+	for _, st := range statuses(t, d.PID) {
 		for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
 			if st[set] != none {
 				t.Errorf("a thread of the daemon has %s %s", set, st[set])
@@ -60,7 +60,7 @@ func TestRights(t *testing.T) {
 	if l := listening(t, helper); len(l) > 0 {
 		t.Errorf("the helper listens on %v", l)
 	}
-	if l := listening(t, d.pid()); len(l) != 2 {
+	if l := listening(t, d.PID); len(l) != 2 {
 		t.Errorf("the daemon listens on %v, not on one address and one socket", l)
 	}
 }

@@ -44,7 +44,7 @@ type slowReader struct {
 // them, and waits until the answer is under way.
 func (d *daemon) readSlowly(t *testing.T) *slowReader {
 	t.Helper()
-	conn, err := narrow(d.listen)
+	conn, err := narrow(d.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}

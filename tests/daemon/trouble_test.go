@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,12 +22,12 @@ import (
 func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	d := prepare(t, "")
-	l := listen(t, d.listen)
+	l := listen(t, d.Listen)
 	defer l.Close()
 	d.run(t)
 	d.ready(t) // over the socket
 	time.Sleep(5 * time.Second)
-	if n := len(lines(d.log.String(), "metrics are not served yet", d.listen)); n != 1 {
+	if n := len(lines(d.said(), "metrics are not served yet", d.Listen)); n != 1 {
 		t.Errorf("the log says %d times, not once, that the port is in use", n)
 	}
 	l.Close()
@@ -58,11 +59,11 @@ func TestReadyLooksItself(t *testing.T) {
 func TestSharedFolder(t *testing.T) {
 	t.Parallel()
 	d := prepare(t, "")
-	folder := filepath.Dir(d.socket())
+	folder := filepath.Dir(d.Socket())
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []string{"other", filepath.Base(d.socket())} {
+	for _, f := range []string{"other", filepath.Base(d.Socket())} {
 		if err := os.WriteFile(filepath.Join(folder, f), []byte("precious"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -76,33 +77,78 @@ func TestSharedFolder(t *testing.T) {
 	if err := unix.Stat(folder, &st); err != nil || st.Uid != 0 {
 		t.Errorf("the folder belongs to user %d now (%v)", st.Uid, err)
 	}
-	if b, err := os.ReadFile(d.socket()); string(b) != "precious" {
+	if b, err := os.ReadFile(d.Socket()); string(b) != "precious" {
 		t.Errorf("the file in the socket's place holds %q, %v", b, err)
 	}
-	if lines(d.log.String(), "is there and no socket") == nil {
+	if lines(d.said(), "is there and no socket") == nil {
 		t.Error("the log does not say why there is no socket")
 	}
 	d.stop(t)
-	if _, err := os.Lstat(d.socket()); err != nil {
+	if _, err := os.Lstat(d.Socket()); err != nil {
 		t.Errorf("the file in the socket's place: %v", err)
 	}
 }
 
-// TestRecordNotWritable: metrics are alive, and the failure is counted.
+// TestPrivilegedPort: without rights the daemon can never have it, says so once and does
+// not try for ever; what the socket serves is served.
+func TestPrivilegedPort(t *testing.T) {
+	t.Parallel()
+	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start"); err != nil || strings.TrimSpace(string(b)) != "1024" {
+		t.Skipf("needs the usual privileged ports: they end below %q (%v)", b, err)
+	}
+	var l net.Listener
+	for port := 1023; l == nil && port > 600; port-- {
+		l, _ = net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)) // in use
+	}
+	if l == nil {
+		t.Skip("needs the right to listen on a port below 1024")
+	}
+	defer l.Close()
+	d := prepare(t, "listen: "+l.Addr().String())
+	d.run(t)
+	d.ready(t)
+	said := func() error {
+		if lines(d.said(), "will not be served over TCP", l.Addr().String(), "a port above 1023") == nil {
+			return errors.New("the log does not say so, and what to do")
+		}
+		return nil
+	}
+	eventually(t, "given up", patience, said)
+	time.Sleep(3 * time.Second) // longer than one try
+	if n := len(lines(d.said(), l.Addr().String(), "level=ERROR")); n != 2 {
+		t.Errorf("the log speaks of the port %d times, not at the first start and when it is given up", n)
+	}
+	d.stop(t)
+}
+
+// TestRecordNotWritable: metrics are alive, the failure is counted, and the record
+// begins when its folder is mended.
 func TestRecordNotWritable(t *testing.T) {
 	t.Parallel()
 	d := prepare(t, "")
-	if err := os.MkdirAll(filepath.Join(d.record(), "of another"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(d.Record(), "of another"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	d.run(t)
 	d.ready(t)
-	d.becomes(t, 1, "velo_agent_record_failures_total", "reason", "open")
-	if lines(d.log.String(), "there will be no record") == nil {
-		t.Error("the log does not say so")
-	}
+	d.fulfils(t, "tried again", func(n float64) bool { return n >= 3 }, "velo_agent_record_failures_total", "reason", "open")
+	d.becomes(t, 0, "velo_agent_record_snapshots")
 	if status, body, err := get(d.unix, "/api/v1/window"); status != http.StatusNotFound || !strings.Contains(body, "record") {
 		t.Errorf("asked for the past: %d %q, %v", status, body, err)
+	}
+	for _, dir := range []string{filepath.Dir(d.Record()), d.Record()} {
+		if err := os.Chown(dir, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.fulfils(t, "a snapshot", func(n float64) bool { return n >= 1 }, "velo_agent_record_snapshots")
+	if status, body, err := get(d.unix, "/api/v1/window"); status != http.StatusOK {
+		t.Errorf("asked for the past when there is one: %d %.200q, %v", status, body, err)
+	}
+	for _, said := range []string{"windows are not recorded", "windows are recorded again"} {
+		if n := len(lines(d.said(), said)); n != 1 {
+			t.Errorf("the log says %d times, not once: %s", n, said)
+		}
 	}
 	d.stop(t)
 }
@@ -112,21 +158,21 @@ func TestRecordNotWritable(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	d := prepare(t, "")
-	if err := os.MkdirAll(d.record(), 0o755); err != nil {
+	if err := os.MkdirAll(d.Record(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("tmpfs", d.record(), "tmpfs", 0, "size=128k,mode=0700,uid=65534,gid=65534"); err != nil {
+	if err := unix.Mount("tmpfs", d.Record(), "tmpfs", 0, "size=128k,mode=0700,uid=65534,gid=65534"); err != nil {
 		t.Skipf("needs a small file system: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(d.record(), unix.MNT_DETACH); err != nil {
+		if err := unix.Unmount(d.Record(), unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
 	d.run(t)
 	d.ready(t)
 	d.fulfils(t, "a snapshot", func(n float64) bool { return n >= 1 }, "velo_agent_record_snapshots")
-	filler := filepath.Join(d.record(), "filler")
+	filler := filepath.Join(d.Record(), "filler")
 	fill := func() {
 		f, err := os.OpenFile(filler, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -210,7 +256,7 @@ func TestNamespaceVanishes(t *testing.T) {
 	d.becomes(t, 6, "velo_agent_exchanges_total", "port", s.label(), "netns", "")
 	d.becomes(t, 1, "velo_agent_helper_up")
 	for _, level := range []string{"level=ERROR", "level=WARN"} {
-		if l := lines(d.log.String(), level); len(l) > 0 {
+		if l := lines(d.said(), level); len(l) > 0 {
 			t.Errorf("the log complains: %v", l)
 		}
 	}

@@ -21,7 +21,7 @@ func (s *scene) testAPI(t *testing.T) {
 		}
 	}
 	eventually(t, 30*time.Second, func() error {
-		return s.classic.answers(fmt.Sprintf("velo_agent_record_snapshots{instance=%q} > 12", d.address))
+		return s.classic.answers(fmt.Sprintf("velo_agent_record_snapshots{instance=%q} > 12", d.Listen))
 	})
 	now := time.Now().UTC()
 	at := func(t time.Time) string { return url.QueryEscape(t.Format(time.RFC3339)) }
@@ -72,7 +72,7 @@ var long = strings.Repeat("9", 4000)
 // wantRefused: the daemon answers with the status and a sentence, not a page.
 func (s *scene) wantRefused(t *testing.T, path string, status int, words string) {
 	t.Helper()
-	a, err := get(client, s.daemon.url(path))
+	a, err := get(client, s.daemon.URL+path)
 	if err != nil {
 		t.Fatal(err)
 	}

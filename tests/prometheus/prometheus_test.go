@@ -22,7 +22,6 @@ import (
 const ripe = 75 * time.Second
 
 func TestPrometheus(t *testing.T) {
-	wantProbes(t)
 	s := newScene(t)
 	begun := time.Now()
 	left := func() time.Duration { return max(ripe-time.Since(begun), 5*time.Second) }
@@ -52,7 +51,7 @@ func (s *scene) lacks(expr string) string {
 
 // on is the series of a port of the scene, as the undisturbed daemon has it.
 func (s *scene) on(port string) string {
-	return fmt.Sprintf(`{instance=%q,port="%d"}`, s.daemon.address, s.ports[port])
+	return fmt.Sprintf(`{instance=%q,port="%d"}`, s.daemon.Listen, s.ports[port])
 }
 
 // signs are expressions that answer once a family's cause is on; for the others its
@@ -310,7 +309,7 @@ func (s *scene) testNative(t *testing.T) {
 			continue
 		}
 		eventually(t, 10*time.Second, func() error {
-			classic, err := s.classic.query(fmt.Sprintf("sum(%s_count{instance=%q})", f.Name, s.daemon.address))
+			classic, err := s.classic.query(fmt.Sprintf("sum(%s_count{instance=%q})", f.Name, s.daemon.Listen))
 			if err != nil {
 				return err
 			}
@@ -334,17 +333,13 @@ func (s *scene) testNative(t *testing.T) {
 
 // testHelperKilled: without its helper a daemon serves on, and says so.
 func (s *scene) testHelperKilled(t *testing.T) {
-	pid, err := s.victim.helper()
-	if err != nil {
+	if err := unix.Kill(s.victim.Helper, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	down := fmt.Sprintf("velo_agent_helper_up{instance=%q} == 0", s.victim.address)
+	down := fmt.Sprintf("velo_agent_helper_up{instance=%q} == 0", s.victim.Listen)
 	eventually(t, 10*time.Second, func() error { return s.classic.answers(down) })
 	eventually(t, 10*time.Second, func() error {
-		a, err := get(client, s.victim.url("/readyz"))
+		a, err := get(client, s.victim.URL+"/readyz")
 		if err == nil && (a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "velo_agent_helper_up")) {
 			err = fmt.Errorf("/readyz without a helper: %d %s", a.status, a.body)
 		}
@@ -359,10 +354,10 @@ func (s *scene) testHelperKilled(t *testing.T) {
 // testAlerts: each alert was seen, its wait set to nothing, by its cause. The last
 // ones are about agents that are gone.
 func (s *scene) testAlerts(t *testing.T) {
-	s.victim.stop()
+	s.victim.stop(t)
 	seen := func(alert string) string { return fmt.Sprintf("max_over_time(ALERTS{alertname=%q}[5m])", alert) }
 	eventually(t, 15*time.Second, func() error { return s.classic.answers(seen("VeloAgentDown")) })
-	s.daemon.stop()
+	s.daemon.stop(t)
 	for _, r := range dashboards.Rules() {
 		if r.Alert == "" {
 			continue

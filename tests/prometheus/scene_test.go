@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/velo-agent/velo-agent/collectors"
+	"github.com/velo-agent/velo-agent/tests/bench/daemon/live"
 )
 
 // scene is all that runs: the servers and their clients, a daemon that watches them,
@@ -49,17 +50,22 @@ func newScene(t *testing.T) *scene {
 	s := &scene{ports: map[string]uint16{}, lacking: map[string]string{}}
 	dir := folder(t)
 	binary := build(t, dir)
+	if why := live.Lacking(binary); why != "" {
+		t.Skip(why)
+	}
 	s.startServers(t)
-	addresses := []string{freePort(t), freePort(t)}
-	s.startScrapers(t, dir, addresses)
-	s.daemon = startDaemon(t, binary, filepath.Join(dir, "daemon"), addresses[0], settings{
+	s.daemon = prepareDaemon(t, binary, filepath.Join(dir, "daemon"), settings{
 		"watch":      settings{"engines": false, "ports": slices.Sorted(maps.Values(s.ports))},
 		"objectives": settings{"ttft": ttftObjective, "gap": gapObjective},
 		"probes":     settings{"accept": "exact"},
 	})
-	s.victim = startDaemon(t, binary, filepath.Join(dir, "victim"), addresses[1], s.victimConf(t, dir))
+	s.victim = prepareDaemon(t, binary, filepath.Join(dir, "victim"), s.victimConf(t, dir))
+	s.startScrapers(t, dir, []string{s.daemon.Listen, s.victim.Listen})
 	for _, d := range []*daemon{s.daemon, s.victim} {
-		if err := until(30*time.Second, func() error { return wantOK(d.url("/readyz")) }); err != nil {
+		d.start(t)
+	}
+	for _, d := range []*daemon{s.daemon, s.victim} {
+		if err := d.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -235,11 +241,9 @@ func (s *scene) disturb(t *testing.T) {
 	conf := settings{}
 	maps.Copy(conf, s.victim.conf)
 	conf["watch"] = settings{"engines": false, "ports": append(many, s.ports["reader"])}
-	s.victim.configure(t, conf)
-	s.victim.reload(t, "configuration reloaded")
+	s.victim.reload(t, conf, "configuration reloaded")
 	conf["watch"] = settings{"prots": many}
-	s.victim.configure(t, conf)
-	s.victim.reload(t, "the one before stays in force")
+	s.victim.reload(t, conf, "the one before stays in force")
 
 	eventually(t, 10*time.Second, func() error { return s.classic.answers(collectors.RecordSnapshots.Name + " > 2") })
 	small := filepath.Dir(s.victim.conf["record"].(settings)["dir"].(string))

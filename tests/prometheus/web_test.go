@@ -50,12 +50,12 @@ func TestWebConfig(t *testing.T) {
 			}
 			path := filepath.Join(dir, name+".yaml")
 			write(t, path, string(text))
-			d := startDaemon(t, binary, filepath.Join(dir, name), freePort(t), settings{
+			d := prepareDaemon(t, binary, filepath.Join(dir, name), settings{
 				"web_config": path, "probes": settings{"enabled": false},
 			})
-			defer d.stop()
+			d.start(t)
 			ask := func(path, user, password string) (answer, error) {
-				r, err := http.NewRequest(http.MethodGet, c.scheme+"://"+d.address+path, nil)
+				r, err := http.NewRequest(http.MethodGet, c.scheme+"://"+d.Listen+path, nil)
 				if err != nil {
 					return answer{}, err
 				}
@@ -80,10 +80,10 @@ func TestWebConfig(t *testing.T) {
 				}
 			}
 			if c.scheme == "https" {
-				if a, err := get(client, "http://"+d.address+"/metrics"); err == nil && a.status == http.StatusOK {
+				if a, err := get(client, "http://"+d.Listen+"/metrics"); err == nil && a.status == http.StatusOK {
 					t.Error("the daemon serves metrics without TLS")
 				}
-				if _, err := get(client, "https://"+d.address+"/metrics"); err == nil {
+				if _, err := get(client, "https://"+d.Listen+"/metrics"); err == nil {
 					t.Error("a client that does not know the certificate is content")
 				}
 			}

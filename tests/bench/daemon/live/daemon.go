@@ -10,90 +10,96 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-const startPatience = 40 * time.Second
+// patience is how long is waited for what no time is promised for.
+const patience = 45 * time.Second
 
-// Daemon is a running `velo-agent run`.
+// Daemon is a `velo-agent run` with a folder and an address of its own.
 type Daemon struct {
-	PID    int // the daemon itself, without rights
-	Helper int
+	Listen string // address of its metrics
 	URL    string // of its metrics
+	PID    int    // the daemon itself, without rights; 0: it was never started
+	Helper int    // since it was ready; 0: it has none
 
-	dir    string
-	cmd    *exec.Cmd
-	ended  chan struct{}
-	client *http.Client
+	program, dir string
+	temporary    string // a folder that goes with the daemon, or none
+	cmd          *exec.Cmd
+	ended        chan struct{}
+	client       *http.Client // over TCP
 }
 
-// Start builds the binary, starts it with what watch says (the lines below "watch:" of
-// the configuration, indented) and returns when its probes serve.
+// Start builds the program, starts it with what watch says (the lines below "watch:" of
+// the configuration, indented) and returns when its probes serve. Its folder goes with it.
 func Start(ctx context.Context, watch string) (*Daemon, error) {
 	dir, err := os.MkdirTemp("", "velo-live-")
 	if err != nil {
 		return nil, fmt.Errorf("making the daemon's folder: %w", err)
 	}
-	d := &Daemon{dir: dir, ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}}}
-	if err := d.start(ctx, watch); err != nil {
+	program, err := Build(ctx, dir)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	d, err := Prepare(program, dir, "record:\n  every: 10s\nwatch:\n"+watch)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	d.temporary = dir
+	if err := errors.Join(d.Run(), d.Ready(ctx)); err != nil {
 		return nil, errors.Join(err, d.Stop())
 	}
 	return d, nil
 }
 
-func (d *Daemon) start(ctx context.Context, watch string) error {
-	// The user that the daemon becomes must be let through to the binary.
-	if err := os.Chmod(d.dir, 0o755); err != nil {
-		return err
-	}
-	exe := filepath.Join(d.dir, "velo-agent")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", exe, "./cmd/velo-agent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the daemon: %w: %s", err, out)
-	}
-	port, err := freePort()
+// Prepare makes the files of a daemon in a folder that is there, with settings (YAML)
+// that go over its own. Nothing runs yet.
+func Prepare(program, dir, settings string) (*Daemon, error) {
+	address, err := freeAddress()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.URL = fmt.Sprintf("http://127.0.0.1:%d", port)
-	conf := fmt.Sprintf("listen: 127.0.0.1:%d\nsocket:\n  path: %s/run/agent.sock\nrecord:\n  dir: %s/record\nwatch:\n%s", port, d.dir, d.dir, watch)
-	file := filepath.Join(d.dir, "velo-agent.yaml")
-	if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
-		return err
+	d := &Daemon{
+		Listen: address, URL: "http://" + address, program: program, dir: dir,
+		client: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}},
 	}
-	log, err := os.Create(d.logFile())
+	return d, d.furnish(settings)
+}
+
+// Run starts the daemon, which may have run before.
+func (d *Daemon) Run() error {
+	log, err := os.Create(d.LogFile())
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	d.cmd = exec.Command(exe, "run", "--config", file)
-	d.cmd.Stderr, d.cmd.Dir = log, "/"
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is the rig's to handle
-	if err := d.cmd.Start(); err != nil {
+	cmd, ended := exec.Command(d.program, "run", "--config", d.Config()), make(chan struct{})
+	cmd.Stderr, cmd.Dir = log, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is for who started it
+	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the daemon: %w", err)
 	}
-	d.PID = d.cmd.Process.Pid
+	d.cmd, d.ended, d.PID = cmd, ended, cmd.Process.Pid
 	go func() {
-		_ = d.cmd.Wait()
-		close(d.ended)
+		_ = cmd.Wait()
+		close(ended)
 	}()
-	return d.awaitReady(ctx)
+	return nil
 }
 
-func (d *Daemon) logFile() string { return filepath.Join(d.dir, "log") }
-
-func (d *Daemon) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+// Ready waits until the probes answer, asking over the Unix socket.
+func (d *Daemon) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	local := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.Socket())
+	}}
+	defer local.CloseIdleConnections()
 	for {
-		resp, err := d.get(ctx, "/readyz", nil)
+		resp, err := get(ctx, &http.Client{Transport: local}, "http://daemon/readyz", nil)
 		if err == nil {
 			resp.Body.Close()
 		}
@@ -108,71 +114,62 @@ func (d *Daemon) awaitReady(ctx context.Context) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", d.PID, d.PID))
-	if err != nil {
-		return fmt.Errorf("looking for the helper: %w", err)
+	children := Children(d.PID)
+	if len(children) != 1 {
+		return fmt.Errorf("looking for the helper: the daemon has the children %v", children)
 	}
-	if d.Helper, err = strconv.Atoi(strings.TrimSpace(string(b))); err != nil {
-		return fmt.Errorf("looking for the helper among the children %q of the daemon: %w", b, err)
-	}
+	d.Helper = children[0]
 	return nil
 }
 
 func (d *Daemon) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL+path, nil)
+	return get(ctx, d.client, d.URL+path, header)
+}
+
+func get(ctx context.Context, c *http.Client, url string, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header = header
-	return d.client.Do(req)
+	return c.Do(req)
 }
 
-// Log returns the end of what the daemon and its helper logged.
-func (d *Daemon) Log() string {
-	b, err := os.ReadFile(d.logFile())
-	if err != nil {
-		return err.Error()
-	}
-	return string(b[max(0, len(b)-4000):])
-}
+// Signal sends a signal to the daemon itself.
+func (d *Daemon) Signal(s os.Signal) error { return d.cmd.Process.Signal(s) }
 
-// Stop ends the daemon, waits for it and its helper, and removes its folder.
+// Ended is closed when the daemon that was started last has ended.
+func (d *Daemon) Ended() <-chan struct{} { return d.ended }
+
+// ExitCode is that of a daemon that has ended.
+func (d *Daemon) ExitCode() int { return d.cmd.ProcessState.ExitCode() }
+
+// Stop ends the daemon, if it runs, in order, and waits for it and its helper. One that
+// Start started loses its folder.
 func (d *Daemon) Stop() error {
 	d.client.CloseIdleConnections()
 	if d.PID == 0 {
-		return os.RemoveAll(d.dir)
+		return os.RemoveAll(d.temporary)
 	}
-	err := d.cmd.Process.Signal(unix.SIGTERM)
+	err := d.Signal(unix.SIGTERM)
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}
 	select {
 	case <-d.ended:
-	case <-time.After(10 * time.Second):
-		err = errors.Join(errors.New("the daemon did not end within 10 s of SIGTERM and was killed"), d.cmd.Process.Kill())
+	case <-time.After(patience):
+		err = errors.Join(fmt.Errorf("the daemon did not end within %v of SIGTERM and was killed", patience), d.cmd.Process.Kill())
 		<-d.ended
 	}
-	return errors.Join(err, d.helperGone(), os.RemoveAll(d.dir))
+	return errors.Join(err, d.helperGone(), os.RemoveAll(d.temporary))
 }
 
 // helperGone waits for the helper, which ends with the daemon.
 func (d *Daemon) helperGone() error {
-	for range 100 {
-		if d.Helper == 0 || unix.Kill(d.Helper, 0) != nil {
-			return nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return fmt.Errorf("the helper %d outlives its daemon", d.Helper)
-}
-
-// freePort returns a port below those that the kernel gives to clients.
-func freePort() (int, error) {
-	for port := 19_000; port < 20_000; port++ {
-		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
+	for end := time.Now().Add(patience); Running(d.Helper); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("the helper %d outlives its daemon", d.Helper)
 		}
 	}
-	return 0, errors.New("no port from 19000 to 19999 is free")
+	return nil
 }
