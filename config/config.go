@@ -21,6 +21,7 @@ type Config struct {
 	Objectives   Objectives
 	Probes       Probes
 	Record       Record
+	Plane        Plane
 	Log          Log
 	DrainTimeout time.Duration
 }
@@ -57,6 +58,23 @@ type Record struct {
 	Every    time.Duration
 	Keep     time.Duration
 	MaxBytes ByteSize
+}
+
+// Plane is the node of the response plane that the daemon hosts.
+type Plane struct {
+	Enabled   bool
+	Listen    string // "": no TCP
+	Socket    string // "": no Unix socket
+	Insecure  bool   // serve beyond this machine without TLS
+	Discovery string // "": peers are registered by their applications
+
+	TLSCert, TLSKey, TLSCA string   // all or none
+	TLSAllow               []string // IDENTITY=INSTANCE, or IDENTITY=*
+
+	Window    int
+	SlotBytes ByteSize
+	Linger    time.Duration
+	Heartbeat time.Duration
 }
 
 // Log says what is logged, and how.

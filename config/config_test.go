@@ -22,7 +22,7 @@ func TestDefaultIsValid(t *testing.T) {
 	}
 }
 
-var wordBegins = regexp.MustCompile(`([a-z])([A-Z])`)
+var wordBegins = regexp.MustCompile(`([a-z]|TLS)([A-Z])`)
 
 // Every field has a row under its name in snake_case, and every row has its field.
 func TestEachFieldHasItsKey(t *testing.T) {

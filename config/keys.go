@@ -118,6 +118,58 @@ var keys = []key{
 		help: "The most that the record may take on disk. The oldest snapshots go first.",
 	},
 	{
+		name: "plane.enabled", field: func(c *Config) any { return &c.Plane.Enabled }, standard: false, kind: single{onOff{}}, restart: true,
+		help: "Host a node of the response plane: streams of tokens from workers to frontends, on velo's wire protocol.",
+	},
+	{
+		name: "plane.listen", field: func(c *Config) any { return &c.Plane.Listen }, standard: "127.0.0.1:9767", kind: single{address}, restart: true,
+		help: "Where the node listens for its peers over TCP. Empty: nowhere; plane.socket must be set then.",
+	},
+	{
+		name: "plane.socket", field: func(c *Config) any { return &c.Plane.Socket }, standard: "", kind: single{optionalFile}, restart: true,
+		help: "A Unix socket for peers on this machine. Empty: none.",
+	},
+	{
+		name: "plane.insecure", field: func(c *Config) any { return &c.Plane.Insecure }, standard: false, kind: single{onOff{}}, restart: true,
+		help: "Listen beyond this machine without TLS. Without it an address that is not loopback needs plane.tls_cert.",
+	},
+	{
+		name: "plane.discovery", field: func(c *Config) any { return &c.Plane.Discovery }, standard: "", kind: single{optionalFile}, restart: true,
+		help: "The file of velo's filesystem discovery, in which the node registers itself and finds its peers. Empty: none.",
+	},
+	{
+		name: "plane.tls_cert", field: func(c *Config) any { return &c.Plane.TLSCert }, standard: "", kind: single{optionalFile}, restart: true,
+		help: "The node's certificate (PEM), for mutual TLS 1.3 with its peers. Empty: no TLS.",
+	},
+	{
+		name: "plane.tls_key", field: func(c *Config) any { return &c.Plane.TLSKey }, standard: "", kind: single{optionalFile}, restart: true,
+		help: "The key of plane.tls_cert (PEM).",
+	},
+	{
+		name: "plane.tls_ca", field: func(c *Config) any { return &c.Plane.TLSCA }, standard: "", kind: single{optionalFile}, restart: true,
+		help: "The certificates (PEM) of the authority that signs the certificates of peers.",
+	},
+	{
+		name: "plane.tls_allow", field: func(c *Config) any { return &c.Plane.TLSAllow }, standard: []string(nil), kind: list[string]{identity}, restart: true,
+		help: "Which peer may be which instance, as IDENTITY=INSTANCE: a URI, DNS name or common name of its certificate, and a UUID or * for any.",
+	},
+	{
+		name: "plane.window", field: func(c *Config) any { return &c.Plane.Window }, standard: 32, kind: single{number{1, 65535}}, restart: true,
+		help: "The records of one stream that may be on the way to a consumer that has not read them.",
+	},
+	{
+		name: "plane.slot_bytes", field: func(c *Config) any { return &c.Plane.SlotBytes }, standard: MiB, kind: single{size{KiB, GiB}}, restart: true,
+		help: "The bytes of one stream that may wait for its consumer before its sender gets no more credit.",
+	},
+	{
+		name: "plane.linger", field: func(c *Config) any { return &c.Plane.Linger }, standard: time.Duration(0), kind: single{span{0, 100 * time.Millisecond}}, restart: true,
+		help: "How long a record may wait for company before it is written. 0: it is written as soon as the connection can.",
+	},
+	{
+		name: "plane.heartbeat", field: func(c *Config) any { return &c.Plane.Heartbeat }, standard: 5 * time.Second, kind: single{span{200 * time.Millisecond, time.Minute}}, restart: true,
+		help: "How often senders to this node show that they live while they have nothing to send.",
+	},
+	{
 		name: "log.level", field: func(c *Config) any { return &c.Log.Level }, standard: "info", kind: single{choice{"debug", "info", "warn", "error"}},
 		help: "The least severity that is logged.",
 	},
@@ -138,6 +190,7 @@ var sections = map[string]string{
 	"objectives": "What exchanges are held to.",
 	"probes":     "What is attached to the kernel.",
 	"record":     "The record of the last day.",
+	"plane":      "The node of the response plane that the daemon hosts.",
 	"log":        "The daemon's own log, on standard error.",
 }
 

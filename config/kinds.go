@@ -182,6 +182,33 @@ func (port) schema() map[string]any {
 	return map[string]any{"type": "integer", "minimum": 1, "maximum": 65535}
 }
 
+// number is an int within bounds.
+type number struct{ least, most int }
+
+func (k number) convert(n *yaml.Node) (any, *fault) {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
+		return nil, wrongType(n, "a number", strconv.Itoa(k.least))
+	}
+	v, ok := decimal(n.Value)
+	if !ok || v > math.MaxInt32 {
+		return nil, &fault{clip(n.Value) + " is no number of this range", "give " + k.says() + ", in decimal digits"}
+	}
+	return int(v), nil
+}
+
+func (k number) verify(v any) *fault {
+	if n := v.(int); n < k.least || n > k.most {
+		return &fault{strconv.Itoa(n) + " is out of range", "give " + k.says()}
+	}
+	return nil
+}
+func (number) text(v any) string { return strconv.Itoa(v.(int)) }
+func (number) json(v any) any    { return v }
+func (k number) says() string    { return fmt.Sprintf("%d to %d", k.least, k.most) }
+func (k number) schema() map[string]any {
+	return map[string]any{"type": "integer", "minimum": k.least, "maximum": k.most}
+}
+
 // span is a time.Duration within bounds.
 type span struct{ least, most time.Duration }
 

@@ -35,12 +35,12 @@ func TestProblems(t *testing.T) {
 		{"dotted", "watch.ports: [1]\n", []string{"f:1:1: watch.ports: there is no such key: write it as a section, watch: and below it, indented, ports:"}},
 		{"far from all", "log: {colour: red}\nxyzzy: 1\n", []string{
 			"f:1:7: log.colour: there is no such key: in log there are level, format",
-			"f:2:1: xyzzy: there is no such key: at the top there are watch, listen, web_config, socket, user, objectives, probes, record, log, drain_timeout",
+			"f:2:1: xyzzy: there is no such key: at the top there are watch, listen, web_config, socket, user, objectives, probes, record, plane, log, drain_timeout",
 		}},
 		{"long key", "? " + strings.Repeat("a", 2000) + "\n: 1\n", []string{
-			`f:1:3: "` + strings.Repeat("a", 64) + `...": there is no such key: at the top there are watch, listen, web_config, socket, user, objectives, probes, record, log, drain_timeout`,
+			`f:1:3: "` + strings.Repeat("a", 64) + `...": there is no such key: at the top there are watch, listen, web_config, socket, user, objectives, probes, record, plane, log, drain_timeout`,
 		}},
-		{"key of control characters", "\"\\e[2J\": 1\n", []string{`f:1:1: "\x1b[2J": there is no such key: at the top there are watch, listen, web_config, socket, user, objectives, probes, record, log, drain_timeout`}},
+		{"key of control characters", "\"\\e[2J\": 1\n", []string{`f:1:1: "\x1b[2J": there is no such key: at the top there are watch, listen, web_config, socket, user, objectives, probes, record, plane, log, drain_timeout`}},
 		{"key that is no text", "? [a]\n: b\n", []string{`f:1:3: this is a list, and a key is meant: write it like listen: ":9766"`}},
 		{"duplicate", "log: {level: info, level: debug}\nuser: a\nuser: b\n", []string{
 			"f:1:20: log.level: the key is there twice, first in line 1: leave one of them out",
@@ -98,6 +98,20 @@ func TestProblems(t *testing.T) {
 		}},
 		{"nothing watched", "watch:\n  engines: false\n", []string{"f:2:12: watch.engines: nothing would be watched: set it to true, or name watch.ports or watch.cgroups"}},
 		{"keep and every", "record:\n  every: 1h\n  keep: 5m\n", []string{"f:3:9: record.keep: 5m is shorter than record.every, 1h: keep snapshots at least until the next one is taken"}},
+		{"plane nowhere", "plane: {enabled: true, listen: ''}\n", []string{"f:1:32: plane.listen: the plane would listen nowhere: set it, or plane.socket"}},
+		{"plane half TLS", "plane: {enabled: true, tls_cert: /c}\n", []string{
+			"f:1:34: plane.tls_cert: mutual TLS needs all of plane.tls_cert, plane.tls_key and plane.tls_ca: set all three, or none",
+			"f:1:34: plane.tls_cert: no peer would be let in: name who may be which instance, as IDENTITY=INSTANCE",
+		}},
+		{"number", "plane: {window: 0, heartbeat: 1ms}\n", []string{
+			"f:1:17: plane.window: 0 is out of range: give 1 to 65535",
+			"f:1:31: plane.heartbeat: 1ms is out of range: give 200ms to 1m",
+		}},
+		{"no number", "plane: {window: 1.5}\n", []string{"f:1:17: plane.window: 1.5 is no number of this range: give 1 to 65535, in decimal digits"}},
+		{"identity", "plane: {tls_allow: [a, 'b=c', 'd=*']}\n", []string{
+			`f:1:21: plane.tls_allow[0]: "a" is not IDENTITY=INSTANCE, the instance a UUID or *: give an identity and an instance like spiffe://cluster/worker=*`,
+			`f:1:24: plane.tls_allow[1]: "b=c" is not IDENTITY=INSTANCE, the instance a UUID or *: give an identity and an instance like spiffe://cluster/worker=*`,
+		}},
 		{"tabs", "log:\n\tlevel: info\n  \tformat: text\n\t\n", []string{
 			"f:2:1: a tab indents the line: indent with spaces",
 			"f:3:3: a tab indents the line: indent with spaces",

@@ -22,7 +22,12 @@ func changed() *Config {
 		Objectives: Objectives{1500 * time.Millisecond, time.Millisecond},
 		Probes:     Probes{Accept: "exact", Content: "none"},
 		Record:     Record{Dir: "/r", Every: time.Hour, Keep: 90 * time.Minute, MaxBytes: MiB + 1},
-		Log:        Log{"warn", "json"},
+		Plane: Plane{
+			Enabled: true, Socket: "/run/plane.sock", Insecure: true, Discovery: "/run/peers.json",
+			TLSCert: "/c", TLSKey: "/k", TLSCA: "/ca", TLSAllow: []string{"a: b=*", "spiffe://x/y=00112233-4455-6677-8899-aabbccddeeff"},
+			Window: 16, SlotBytes: KiB + 1, Linger: time.Millisecond, Heartbeat: time.Second,
+		},
+		Log: Log{"warn", "json"},
 	}
 }
 

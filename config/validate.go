@@ -46,5 +46,27 @@ func (c *Config) mismatches() []mismatch {
 			"keep snapshots at least until the next one is taken",
 		}})
 	}
+	return append(found, c.Plane.mismatches()...)
+}
+
+func (p *Plane) mismatches() (found []mismatch) {
+	if !p.Enabled {
+		return nil
+	}
+	if p.Listen == "" && p.Socket == "" {
+		found = append(found, mismatch{[]string{"plane.listen", "plane.socket"}, fault{
+			"the plane would listen nowhere", "set it, or plane.socket",
+		}})
+	}
+	if some := p.TLSCert != "" || p.TLSKey != "" || p.TLSCA != ""; some && (p.TLSCert == "" || p.TLSKey == "" || p.TLSCA == "") {
+		found = append(found, mismatch{[]string{"plane.tls_cert", "plane.tls_key", "plane.tls_ca"}, fault{
+			"mutual TLS needs all of plane.tls_cert, plane.tls_key and plane.tls_ca", "set all three, or none",
+		}})
+	}
+	if p.TLSCert != "" && len(p.TLSAllow) == 0 {
+		found = append(found, mismatch{[]string{"plane.tls_allow", "plane.tls_cert"}, fault{
+			"no peer would be let in", "name who may be which instance, as IDENTITY=INSTANCE",
+		}})
+	}
 	return found
 }

@@ -38,6 +38,10 @@ var (
 		what: "a user's name or number other than root", like: "nobody", most: 32,
 		pattern: accountPattern, check: isUnprivileged,
 	}
+	identity = words{
+		what: "an identity and an instance", like: "spiffe://cluster/worker=*", most: 1024,
+		pattern: identityPattern, check: isIdentity,
+	}
 	group = words{
 		what: "a group's name or number", like: "monitoring", most: 32, empty: true,
 		pattern: accountPattern, check: isAccount,
@@ -45,12 +49,14 @@ var (
 )
 
 const (
-	longestPath    = 4095
-	accountPattern = `^([A-Za-z_][A-Za-z0-9_.-]*[$]?|[0-9]+)$`
+	longestPath     = 4095
+	identityPattern = `^.+=([*]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$`
+	accountPattern  = `^([A-Za-z_][A-Za-z0-9_.-]*[$]?|[0-9]+)$`
 )
 
 var (
 	account = regexp.MustCompile(accountPattern)
+	allowed = regexp.MustCompile(identityPattern)
 	host    = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
 )
 
@@ -84,6 +90,13 @@ func isFile(s string) string {
 	}
 	if path.Clean(s) == "/" {
 		return "is the root directory"
+	}
+	return ""
+}
+
+func isIdentity(s string) string {
+	if !allowed.MatchString(s) {
+		return "is not IDENTITY=INSTANCE, the instance a UUID or *"
 	}
 	return ""
 }
