@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// wheel has the deadlines of anchors that wait for a sender: in parts, each a ring of
+// lists for a second of the future. An anchor is in at most one list, through links of
+// its own, so that setting and clearing a deadline costs the same with ten anchors and
+// with a million, and nothing stale stays behind.
+type wheel struct {
+	begun time.Time
+	part  [parts]wheelPart
+}
+
+const wheelSeconds = 256 // later deadlines go round again
+
+type wheelPart struct {
+	mu    sync.Mutex
+	lists [wheelSeconds]*Anchor
+	_     [56]byte
+}
+
+// links put an anchor into a list. Guarded by the part's lock.
+type links struct {
+	next, prev *Anchor
+	second     int64 // of the deadline, since the wheel began
+	waits      bool
+}
+
+// lookEvery is how often deadlines are looked at.
+const lookEvery = time.Second
+
+func (w *wheel) of(a *Anchor) *wheelPart { return &w.part[a.id%parts] }
+
+// set has a's deadline be in d from now; negative or 0: it has none.
+func (w *wheel) set(a *Anchor, d time.Duration) {
+	p := w.of(a)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unlink(a)
+	if d <= 0 {
+		return
+	}
+	a.links.second = int64((time.Since(w.begun) + d + lookEvery - 1) / lookEvery)
+	p.link(a)
+}
+
+func (w *wheel) clear(a *Anchor) { w.set(a, 0) }
+
+func (p *wheelPart) link(a *Anchor) {
+	l := &a.links
+	head := &p.lists[l.second%wheelSeconds]
+	l.next, l.prev, l.waits = *head, nil, true
+	if *head != nil {
+		(*head).links.prev = a
+	}
+	*head = a
+}
+
+func (p *wheelPart) unlink(a *Anchor) {
+	l := &a.links
+	if !l.waits {
+		return
+	}
+	if l.prev != nil {
+		l.prev.links.next = l.next
+	} else {
+		p.lists[l.second%wheelSeconds] = l.next
+	}
+	if l.next != nil {
+		l.next.links.prev = l.prev
+	}
+	l.next, l.prev, l.waits = nil, nil, false
+}
+
+// run hands anchors whose deadline has passed to expired, until ctx ends.
+func (w *wheel) run(ctx context.Context, expired func(*Anchor)) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	looked := int64(0) // up to this second
+	var due []*Anchor
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := int64(time.Since(w.begun) / lookEvery)
+		for ; looked <= now; looked++ {
+			for i := range w.part {
+				p := &w.part[i]
+				p.mu.Lock()
+				for a := p.lists[looked%wheelSeconds]; a != nil; {
+					next := a.links.next
+					if a.links.second <= looked {
+						p.unlink(a)
+						due = append(due, a)
+					}
+					a = next
+				}
+				p.mu.Unlock()
+			}
+		}
+		for _, a := range due {
+			expired(a)
+		}
+		clear(due)
+		due = due[:0]
+	}
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mux
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/velo-agent/velo-agent/plane/wire"
+)
+
+// egress is what goes to a peer: the slots that we own there, and the batches that wait
+// for the connection.
+type egress struct {
+	m  *Mux
+	mu sync.Mutex
+
+	epoch   uint64
+	seq     uint32
+	version wire.Version
+
+	owners []*Owner // by index; nil: free
+	gens   []uint8
+	free   []uint32 // last freed first
+
+	stage   *batch // where records are staged; nil: nothing is
+	sealed  []*batch
+	queued  int       // bytes of both
+	since   time.Time // the first record of stage was staged; with a linger alone
+	linger  *time.Timer
+	writing *batch // the connection has it
+	closed  bool
+	spare   []*batch
+	waiting []*Owner // refused for want of room
+	kicked  bool     // the link knows, and has not asked since
+	due     bool     // what is staged is to be written whatever the policy
+
+	closes map[wire.SlotID]closing // of slots that we receive on, by our wish
+	counts recordCounts
+}
+
+// closing is how a slot that we receive on is to be ended.
+type closing struct {
+	slot      wire.SlotID
+	reason    wire.CloseReason
+	session   uint64
+	lifecycle wire.Lifecycle
+	asked     bool // a lifecycle record, not a close
+}
+
+// recordCounts are records by type, told once a batch.
+type recordCounts struct{ data, open, close, credit, lifecycle int }
+
+// stops says that it is the wish that a close may replace.
+func (c *closing) stops() bool { return c.asked && c.lifecycle == wire.Stop }
+
+const (
+	// mostClosing bounds what refused opens can make us remember.
+	mostClosing = 8192
+	// mostQueued is how often QueueBytes may wait before no stream is opened: opens and
+	// terminals wait for nothing.
+	mostQueued = 16
+	// controlLen is the longest record about a slot that we receive on.
+	controlLen = wire.RecordHeaderLen + 9
+)
+
+// note keeps what the next batch says of a slot. The first close wins, and a close over
+// a stop. The lock is held.
+func (e *egress) note(c closing) {
+	if was, twice := e.closes[c.slot]; twice && !was.stops() {
+		return
+	}
+	if e.closes == nil {
+		e.closes = map[wire.SlotID]closing{}
+	}
+	e.closes[c.slot] = c
+}
+
+// room returns the batch that a record with a body of n bytes is to join, and counts it
+// as sent. terminal: with its close, and never refused for credit or room. The lock is held.
+func (e *egress) room(o *Owner, n int, terminal bool) (*batch, error) {
+	if o.err != nil {
+		return nil, o.err
+	}
+	need, count := wire.RecordHeaderLen+n, 1
+	if terminal {
+		need, count = need+wire.RecordHeaderLen+1, 2
+	} else if o.credit == 0 {
+		if !o.spell {
+			o.spell = true
+			e.m.opts.Metrics.CreditExhausted.Inc()
+		}
+		o.wants = true
+		return nil, ErrWouldBlock
+	}
+	limit := e.m.opts.MaxBatch
+	if e.stage != nil && !e.stage.fits(e.m.envelope, need, count, limit) {
+		if !terminal && e.queued >= e.m.opts.QueueBytes {
+			e.full(o)
+			return nil, ErrWouldBlock
+		}
+		e.sealed, e.stage = append(e.sealed, e.stage), nil
+	}
+	if e.stage == nil {
+		if !terminal && e.queued >= e.m.opts.QueueBytes {
+			e.full(o)
+			return nil, ErrWouldBlock
+		}
+		if wire.CheckFrame(len(e.m.envelope), need) != nil {
+			return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
+		}
+		e.stage = e.newBatch()
+		e.stage.alone = wire.BatchHeaderLen+need > limit
+		e.queued += len(e.stage.buf)
+	}
+	if !terminal {
+		o.credit--
+	}
+	o.seq = next(o.seq)
+	e.queued += need
+	return e.stage, nil
+}
+
+// full remembers that o waits for room. The lock is held.
+func (e *egress) full(o *Owner) {
+	o.wants = true
+	if !o.queued {
+		o.queued = true
+		e.waiting = append(e.waiting, o)
+	}
+}
+
+// staged counts a record of o that joined s. The lock is held.
+func (e *egress) staged(o *Owner, s *batch) {
+	s.count++
+	e.counts.data++
+	o.beaten = true
+}
+
+// wantsKick says whether the link must be told that something was staged: once until it
+// takes. The lock is held.
+func (e *egress) wantsKick(urgent bool) bool {
+	e.due = e.due || urgent || e.stage != nil && e.stage.alone
+	if f := &e.m.opts.Flush; f.waits() && !e.due && len(e.sealed) == 0 {
+		if f.Linger > 0 && e.since.IsZero() {
+			e.since = time.Now()
+			e.linger.Reset(f.Linger)
+		}
+		return false
+	}
+	if e.kicked {
+		return false
+	}
+	e.kicked = true
+	return true
+}
+
+func (e *egress) newBatch() *batch {
+	b := &batch{}
+	if n := len(e.spare); n > 0 {
+		b, e.spare[n-1] = e.spare[n-1], nil
+		e.spare = e.spare[:n-1]
+	}
+	b.begin(e.m.envelope)
+	return b
+}
+
+// reuse keeps a batch that was written. The lock is held.
+func (e *egress) reuse(b *batch) {
+	clear(b.grants)
+	if cap(b.buf) <= 2*e.m.opts.MaxBatch && len(e.spare)*e.m.opts.MaxBatch < e.m.opts.QueueBytes {
+		e.spare = append(e.spare, b)
+	}
+}
+
+// take returns the next batch to write, with the control records that wait, or nil.
+// control adds those, if some wait. The lock is held.
+func (e *egress) take(waits bool, control func(*batch)) *batch {
+	e.kicked = false
+	e.due = e.due || waits
+	var b *batch
+	if len(e.sealed) > 0 {
+		b = e.sealed[0]
+	} else if e.stage != nil && (e.due || !e.m.opts.Flush.waits()) {
+		b = e.stage
+	}
+	switch {
+	case b == nil || waits && !b.fits(e.m.envelope, controlLen, 1, e.m.opts.MaxBatch):
+		b = e.newBatch() // for the control records alone
+	case b == e.stage:
+		e.stage = nil
+		e.queued -= len(b.buf)
+	default:
+		e.sealed = slices.Delete(e.sealed, 0, 1)
+		e.queued -= len(b.buf)
+	}
+	if e.stage == nil {
+		e.since, e.due = time.Time{}, false
+	}
+	if waits {
+		control(b)
+	}
+	if b.count == 0 {
+		e.reuse(b)
+		return nil
+	}
+	b.seal(e.m.envelope, wire.BatchHeader{Version: e.version, Epoch: e.epoch, Seq: e.seq})
+	e.seq++
+	e.writing = b
+	e.m.opts.Metrics.sent(b.count, &e.counts)
+	e.counts = recordCounts{}
+	e.roomAgain()
+	return b
+}
+
+func (f *Flush) waits() bool { return f.Manual || f.Linger > 0 }
+
+// roomAgain tells who waits for room, if there is some. The lock is held.
+func (e *egress) roomAgain() {
+	if len(e.waiting) == 0 || e.queued >= e.m.opts.QueueBytes {
+		return
+	}
+	for i, o := range e.waiting {
+		e.waiting[i] = nil
+		o.queued = false
+		o.tell()
+	}
+	e.waiting = e.waiting[:0]
+}
+
+// tell says that a refused record may be tried again. The lock is held.
+func (o *Owner) tell() {
+	if !o.wants {
+		return
+	}
+	o.wants = false
+	if o.wake != nil {
+		select {
+		case o.wake <- struct{}{}:
+		default: // it was told already and has not looked
+		}
+	}
+	if o.hooks.Room != nil {
+		o.hooks.Room()
+	}
+}
+
+// open gives o a slot and stages its open. The lock is held.
+func (e *egress) open(o *Owner) error {
+	if e.queued >= mostQueued*e.m.opts.QueueBytes {
+		return fmt.Errorf("%w bytes wait for the peer: %d; open again when it has taken some", ErrTooMany, e.queued)
+	}
+	var index uint32
+	if n := len(e.free); n > 0 {
+		index, e.free = e.free[n-1], e.free[:n-1]
+	} else if len(e.owners) >= wire.MaxIndex {
+		return fmt.Errorf("%w streams to one peer: %d", ErrTooMany, len(e.owners))
+	} else {
+		index = uint32(len(e.owners))
+		e.owners, e.gens = append(e.owners, nil), append(e.gens, 0)
+	}
+	e.owners[index] = o
+	o.id = wire.MakeSlotID(index, e.gens[index])
+	need := wire.RecordHeaderLen + 16
+	if e.stage != nil && !e.stage.fits(e.m.envelope, need, 1, e.m.opts.MaxBatch) {
+		e.sealed, e.stage = append(e.sealed, e.stage), nil
+	}
+	if e.stage == nil {
+		e.stage = e.newBatch()
+		e.queued += len(e.stage.buf)
+	}
+	e.stage.buf = wire.AppendOpen(e.stage.buf, o.id, 0, o.terms.Anchor, o.terms.Session)
+	e.stage.count++
+	e.queued += need
+	e.counts.open++
+	o.seq = 0 // the open's; the next record has 1
+	return nil
+}
+
+// release takes o's slot away. The lock is held.
+func (e *egress) release(o *Owner, err error) {
+	if o.err != nil {
+		return
+	}
+	o.err = err
+	index := o.id.Index()
+	e.owners[index] = nil
+	e.gens[index]++
+	e.free = append(e.free, index)
+	e.m.opts.Metrics.LiveSlots.Add(-1)
+	o.tell()
+}
+
+// owner finds the live slot with the id. The lock is held.
+func (e *egress) owner(id wire.SlotID) *Owner {
+	index := id.Index()
+	if int(index) >= len(e.owners) {
+		return nil
+	}
+	if o := e.owners[index]; o != nil && o.id == id {
+		return o
+	}
+	return nil
+}
+
+// die ends the epoch: every slot that we own at the peer, and all that waits. It returns
+// who is to be told. The lock is held.
+func (e *egress) die(cause error) (ended []*Owner) {
+	for _, o := range e.owners {
+		if o != nil {
+			e.release(o, cause)
+			ended = append(ended, o)
+		}
+	}
+	e.stage, e.sealed, e.writing, e.queued = nil, nil, nil, 0
+	e.kicked, e.due, e.since = false, false, time.Time{}
+	clear(e.waiting)
+	e.waiting = e.waiting[:0]
+	e.counts = recordCounts{}
+	e.epoch, e.seq = e.m.nextEpoch(), 0
+	return ended
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mux
+
+import (
+	"context"
+	"encoding/binary"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/velo-agent/velo-agent/plane/wire"
+)
+
+// put pushes as a connection's reader does.
+func put(b *Inbox, tag uint32, frame []byte) bool {
+	wake, ok := b.push(tag, frame)
+	if wake {
+		wakeAll([]*Inbox{b})
+	}
+	return ok
+}
+
+// counts are numbers as frames.
+func number(i int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(i)) }
+
+// TestInboxWaits moves numbers through an inbox whose consumer sleeps again and again,
+// sometimes because its context ends.
+func TestInboxWaits(t *testing.T) {
+	const n = 20_000
+	var b Inbox
+	go func() {
+		for i := range n {
+			put(&b, 0, number(i))
+			if i%7 == 0 {
+				runtime.Gosched()
+			}
+		}
+	}()
+	var f Frames
+	short := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), 20*time.Microsecond)
+	}
+	for i, waits := 0, 0; i < n; {
+		if b.Take(&f) {
+			for f.N > 0 {
+				frame, _, _ := f.Next()
+				if got := int(binary.BigEndian.Uint32(frame)); got != i {
+					t.Fatalf("%d comes where %d should", got, i)
+				}
+				i++
+			}
+			continue
+		}
+		ctx, stop := t.Context(), context.CancelFunc(func() {})
+		if waits++; waits%2 == 0 {
+			ctx, stop = short()
+		}
+		_ = b.Wait(ctx) // it may end early: more may have come all the same
+		stop()
+	}
+}
+
+// TestPollers moves the same through inboxes that change their poller, and are waited for
+// in between.
+func TestPollers(t *testing.T) {
+	const boxes, n = 16, 3000
+	var list [boxes]Inbox
+	var p Poller
+	for i := range list {
+		list[i].Owner = i
+		list[i].Poll(&p)
+	}
+	var wg sync.WaitGroup
+	for i := range list {
+		wg.Go(func() {
+			for k := range n {
+				put(&list[i], 0, number(k))
+			}
+		})
+	}
+	var f Frames
+	var seen [boxes]int
+	for left := boxes; left > 0; {
+		ready, err := p.Next(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range ready {
+			i := b.Owner.(int)
+			for b.Take(&f) { // the same inbox may be told twice, and be empty then
+				for f.N > 0 {
+					frame, _, _ := f.Next()
+					if got := int(binary.BigEndian.Uint32(frame)); got != seen[i] {
+						t.Fatalf("inbox %d: %d comes where %d should", i, got, seen[i])
+					}
+					if seen[i]++; seen[i] == n {
+						left--
+					}
+				}
+			}
+			if seen[i]%3 == 0 {
+				b.Poll(nil)
+				b.Poll(&p)
+			}
+		}
+	}
+	wg.Wait()
+}
+
+func TestPollerContext(t *testing.T) {
+	var p Poller
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := p.Next(ctx, nil); err == nil {
+		t.Error("a poller outlives its context")
+	}
+	var b Inbox
+	put(&b, 0, number(1))
+	b.Poll(&p) // what waits already is told
+	if list, err := p.Next(t.Context(), nil); err != nil || len(list) != 1 {
+		t.Errorf("%d inboxes are told: %v", len(list), err)
+	}
+}
+
+func TestInboxCloses(t *testing.T) {
+	var b Inbox
+	done := make(chan error)
+	go func() { done <- b.Wait(t.Context()) }()
+	put(&b, 0, number(1))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	var f Frames
+	b.Take(&f)
+	go func() { done <- b.Wait(context.Background()) }()
+	time.Sleep(time.Millisecond)
+	b.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if put(&b, 0, number(1)) || b.Take(&f) {
+		t.Error("a closed inbox takes frames")
+	}
+	b.Close()
+}
+
+// TestTags has sources come and go while their frames are read.
+func TestTags(t *testing.T) {
+	m, l := drains(t, Options{Window: 8})
+	box := &Inbox{}
+	join := func(session uint64) *Bind {
+		b := &Bind{Anchor: 1, Session: session, Inbox: box, Source: session}
+		m.Bind(b)
+		return b
+	}
+	open := func(session uint64) wire.Record {
+		r := opens(slot(int(session), 0), session)
+		binary.BigEndian.PutUint64(r.Body, 1)
+		return r
+	}
+	one := join(1)
+	join(2)
+	m.Batch(producer, batched(1, 0, open(1), item(slot(1, 0), 1, "a"), open(2), item(slot(2, 0), 1, "b")))
+	m.Cancel(one)
+	join(3)
+	m.Batch(producer, batched(1, 1, open(3), item(slot(3, 0), 1, "c")))
+	var f Frames
+	read := func(want string, source uint64) {
+		t.Helper()
+		frame, tag, ok := f.Next()
+		if !ok || show(frame) != want || box.Source(tag) != source {
+			t.Errorf("%q of %v comes, want %q of %d", show(frame), box.Source(tag), want, source)
+		}
+		box.Drained(tag, 1, len(frame))
+	}
+	box.Take(&f)
+	join(4) // while frames of the first are still read
+	m.Batch(producer, batched(1, 2, open(4), item(slot(4, 0), 1, "d")))
+	read("a", 1)
+	read("b", 2)
+	read("c", 3)
+	box.Take(&f)
+	read("d", 4)
+	if s := l.all(t); s != "cancel:1.0 credit:2.0:1 credit:3.0:1 credit:4.0:1" {
+		t.Errorf("told %q", s)
+	}
+	join(5)
+	m.Batch(producer, batched(1, 3, open(5), item(slot(5, 0), 1, "e")))
+	if len(box.sources) != 4 {
+		t.Errorf("%d tags for 4 sources", len(box.sources))
+	}
+	box.Take(&f)
+	read("e", 5)
+}
+
+// TestLocal is a stream that needs no wire.
+func TestLocal(t *testing.T) {
+	m, _ := solo(t, Options{Window: 2})
+	box := &Inbox{}
+	rooms, ends, stops := 0, 0, 0
+	l := m.NewLocal(box, "here", Hooks{Room: func() { rooms++ }, End: func(error) { ends++ }, Stop: func() { stops++ }})
+	must(t, l.Item([]byte("a")))
+	must(t, l.Item([]byte("b")))
+	wants(t, "without credit", l.Item([]byte("c")), ErrWouldBlock)
+	ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	wants(t, "waiting", l.Wait(ctx), context.DeadlineExceeded)
+	stop()
+	if s := got(box, true); s != "a b" || rooms != 1 || box.Source(l.tag) != "here" {
+		t.Errorf("saw %q, told %d times", s, rooms)
+	}
+	must(t, l.Wait(t.Context()))
+	must(t, l.Item([]byte("c")))
+	l.Stop()
+	l.End(ErrCancelled)
+	l.End(ErrCancelled)
+	wants(t, "then", l.Item(nil), ErrCancelled)
+	wants(t, "its end", l.Finish(wire.FrameFinalized), ErrCancelled)
+	if s := got(box, false); s != "c" || ends != 1 || stops != 1 {
+		t.Errorf("saw %q, %d ends and %d stops", s, ends, stops)
+	}
+	l = m.NewLocal(box, nil, Hooks{})
+	if len(box.sources) != 1 {
+		t.Errorf("%d tags for one source", len(box.sources))
+	}
+	must(t, l.Finish(wire.FrameFinalized))
+	wants(t, "then", l.Finish(wire.FrameFinalized), ErrEnded)
+	box.Close()
+	wants(t, "into a closed inbox", m.NewLocal(box, nil, Hooks{}).Item(nil), ErrCancelled)
+}

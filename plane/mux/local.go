@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mux
+
+import (
+	"context"
+	"sync"
+
+	"github.com/velo-agent/velo-agent/plane/wire"
+)
+
+// Local is a producer on the consumer's own node: it puts frames straight into the
+// inbox, within a window as on the wire. Like an Owner it is one goroutine's at a time.
+type Local struct {
+	inbox *Inbox
+	tag   uint32
+	hooks Hooks
+	from  any
+
+	mu      sync.Mutex
+	credit  int
+	err     error
+	wants   bool
+	wake    chan struct{}
+	scratch []byte
+}
+
+// NewLocal begins a stream into inbox with the credit of the mux. from is what
+// Inbox.Source answers.
+func (m *Mux) NewLocal(inbox *Inbox, from any, h Hooks) *Local {
+	l := &Local{inbox: inbox, hooks: h, from: from, credit: int(m.opts.Window)}
+	l.tag = inbox.add(l)
+	return l
+}
+
+func (l *Local) source() any { return l.from }
+
+// drained implements drainer.
+func (l *Local) drained(records, _ int) {
+	l.mu.Lock()
+	l.credit += records
+	tell := l.wants
+	if l.wants = false; tell && l.wake != nil {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+	l.mu.Unlock()
+	if tell && l.hooks.Room != nil {
+		l.hooks.Room()
+	}
+}
+
+// Item puts b as an item of msgpack bin, as Owner.Item does.
+func (l *Local) Item(b []byte) error {
+	l.scratch = wire.AppendItemBytes(l.scratch[:0], b)
+	return l.Frame(l.scratch)
+}
+
+// Frame puts a whole stream frame that is no terminal.
+func (l *Local) Frame(frame []byte) error {
+	l.mu.Lock()
+	switch {
+	case l.err != nil:
+		defer l.mu.Unlock()
+		return l.err
+	case l.credit == 0:
+		l.wants = true
+		l.mu.Unlock()
+		return ErrWouldBlock
+	}
+	l.credit--
+	return l.put(frame)
+}
+
+// put pushes a frame. The lock is held, so that nothing comes after End, and given back.
+func (l *Local) put(frame []byte) error {
+	wake, ok := l.inbox.push(l.tag, frame)
+	l.mu.Unlock()
+	if !ok {
+		l.End(ErrCancelled)
+		return ErrCancelled
+	}
+	if wake {
+		l.inbox.tell()
+	}
+	return nil
+}
+
+// Finish puts the terminal and ends the stream.
+func (l *Local) Finish(terminal []byte) error {
+	l.mu.Lock()
+	if l.err != nil {
+		defer l.mu.Unlock()
+		return l.err
+	}
+	l.err = ErrEnded
+	return l.put(terminal)
+}
+
+// Wait is Owner.Wait.
+func (l *Local) Wait(ctx context.Context) error {
+	l.mu.Lock()
+	if !l.wants {
+		l.mu.Unlock()
+		return nil
+	}
+	if l.wake == nil {
+		l.wake = make(chan struct{}, 1)
+	}
+	wake := l.wake
+	l.mu.Unlock()
+	select {
+	case <-wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Err says why nothing can be sent any more, or nil.
+func (l *Local) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// End ends the stream from the consumer's side: the producer is told once.
+func (l *Local) End(err error) {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.err = err
+	l.inbox.leave(l.tag)
+	if l.wants && l.wake != nil {
+		l.wants = false
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+	l.mu.Unlock()
+	if l.hooks.End != nil {
+		l.hooks.End(err)
+	}
+}
+
+// Cancelled is Owner.Cancelled.
+func (l *Local) Cancelled() { l.End(ErrCancelled) }
+
+// Stop asks the producer to finish.
+func (l *Local) Stop() {
+	if l.hooks.Stop != nil {
+		l.hooks.Stop()
+	}
+}

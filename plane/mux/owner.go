@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mux
+
+import (
+	"context"
+	"math"
+
+	"github.com/velo-agent/velo-agent/plane/wire"
+)
+
+// Terms are what a consumer agreed to, in an attach answer or a ticket.
+type Terms struct {
+	Anchor  uint64 // the anchor's id at the consumer, with its MPSC bit
+	Session uint64
+	Credit  uint32
+	Version wire.Version
+	Beat    uint32 // ticks between two heartbeats; 0: none
+}
+
+// Hooks tell a producer what the consumer wants. They run on the goroutine of a
+// connection and must not block. Each may be nil.
+type Hooks struct {
+	Stop func()          // finish; what is on the way is still wanted
+	End  func(err error) // ErrCancelled, ErrPeerLost: nothing more can be sent
+	Room func()          // something refused with ErrWouldBlock may be tried again
+}
+
+// Owner is the producer's end of a slot. One goroutine at a time may send and Wait; the
+// other methods may be called by any.
+type Owner struct {
+	p     *Peer
+	id    wire.SlotID
+	terms Terms
+	hooks Hooks
+
+	// Guarded by p.out.mu.
+	seq    uint32
+	credit uint32
+	err    error  // why nothing can be sent
+	spell  bool   // out of credit, and counted
+	beaten bool   // something was sent since the last look at it
+	beatIn uint32 // ticks until the next look
+	wants  bool   // refused: the hook or the channel is told of room
+	queued bool   // among p.out.waiting
+	wake   chan struct{}
+}
+
+// Peer is where the stream goes.
+func (o *Owner) Peer() *Peer { return o.p }
+
+// Item stages b as one item of msgpack bin, which is what Rust's Bytes are.
+// ErrWouldBlock: there is no credit or no room; Hooks.Room tells when to try again.
+func (o *Owner) Item(b []byte) error {
+	frame := wire.ItemBytesLen(len(b))
+	e := &o.p.out
+	e.mu.Lock()
+	s, err := e.room(o, frame, false)
+	if err != nil {
+		e.mu.Unlock()
+		return err
+	}
+	s.buf = wire.AppendItemBytes(wire.AppendRecordHeader(s.buf, wire.Data, o.id, o.seq, frame), b)
+	e.staged(o, s)
+	kick := e.wantsKick(false)
+	e.mu.Unlock()
+	if kick {
+		o.p.kick(o.p.m.opts.Metrics.wakesFrame)
+	}
+	return nil
+}
+
+// Frame stages a whole stream frame that is no terminal, as Item does.
+func (o *Owner) Frame(frame []byte) error {
+	e := &o.p.out
+	e.mu.Lock()
+	s, err := e.room(o, len(frame), false)
+	if err != nil {
+		e.mu.Unlock()
+		return err
+	}
+	s.buf = append(wire.AppendRecordHeader(s.buf, wire.Data, o.id, o.seq, len(frame)), frame...)
+	e.staged(o, s)
+	kick := e.wantsKick(false)
+	e.mu.Unlock()
+	if kick {
+		o.p.kick(o.p.m.opts.Metrics.wakesFrame)
+	}
+	return nil
+}
+
+// Wait waits until something that was refused with ErrWouldBlock may be tried again.
+func (o *Owner) Wait(ctx context.Context) error {
+	e := &o.p.out
+	e.mu.Lock()
+	if !o.wants {
+		e.mu.Unlock()
+		return nil
+	}
+	if o.wake == nil {
+		o.wake = make(chan struct{}, 1)
+	}
+	wake := o.wake
+	e.mu.Unlock()
+	o.p.m.opts.Metrics.ProducerWaits.Inc()
+	select {
+	case <-wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Finish stages the terminal and ends the slot. It needs no credit and waits for nothing.
+func (o *Owner) Finish(terminal []byte) error { return o.finish(terminal, ErrEnded) }
+
+// Cancelled ends the stream because its consumer said so by other means than the mux;
+// the slot is closed in order. Hooks.End is told.
+func (o *Owner) Cancelled() {
+	if o.finish(wire.FrameDropped, ErrCancelled) == nil && o.hooks.End != nil {
+		o.hooks.End(ErrCancelled)
+	}
+}
+
+func (o *Owner) finish(terminal []byte, as error) error {
+	e := &o.p.out
+	e.mu.Lock()
+	s, err := e.room(o, len(terminal), true)
+	if err != nil {
+		e.mu.Unlock()
+		return err
+	}
+	s.buf = append(wire.AppendRecordHeader(s.buf, wire.Data, o.id, o.seq, len(terminal)), terminal...)
+	s.buf = wire.AppendClose(s.buf, o.id, next(o.seq), wire.TerminalSent)
+	s.count++
+	e.staged(o, s)
+	e.release(o, as)
+	e.counts.close++
+	kick := e.wantsKick(true)
+	e.mu.Unlock()
+	if kick {
+		o.p.kick(o.p.m.opts.Metrics.wakesFrame)
+	}
+	return nil
+}
+
+// Err says why nothing can be sent any more, or nil.
+func (o *Owner) Err() error {
+	o.p.out.mu.Lock()
+	defer o.p.out.mu.Unlock()
+	return o.err
+}
+
+// next is the number after a record's; it saturates, as velo's does.
+func next(seq uint32) uint32 {
+	if seq == math.MaxUint32 {
+		return seq
+	}
+	return seq + 1
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mux
+
+import (
+	"sync/atomic"
+
+	"github.com/velo-agent/velo-agent/plane/wire"
+)
+
+// inSlot is the consumer's end of a slot.
+type inSlot struct {
+	p    *Peer
+	id   wire.SlotID
+	bind *Bind
+	tag  uint32
+
+	// Of the reader, guarded by p.in.mu.
+	next     uint32 // the number that the next record has
+	terminal bool   // one was delivered
+	gone     bool
+	hold     map[uint32]held
+	held     int    // bytes in hold
+	heard    uint32 // the tick at which a record had its turn
+	suspect  uint32 // since when records of it are missing, or may be lost; 0: none are
+
+	credit   atomic.Int32 // records that the owner may still send
+	taken    atomic.Int32 // records that the consumer took, not granted again
+	buffered atomic.Int64 // bytes in the inbox
+}
+
+// held is a record that came before its turn. body is a copy.
+type held struct {
+	t    wire.RecordType
+	body []byte
+}
+
+// drained implements drainer.
+func (s *inSlot) drained(records, bytes int) {
+	s.taken.Add(int32(records))
+	s.buffered.Add(int64(-bytes))
+	s.p.dirty.add(s.id.Index())
+	s.p.askVisit()
+}
+
+func (s *inSlot) source() any { return s.bind.Source }
+
+// Bind is an anchor that waits for a slot: who names the pair claims it, once.
+type Bind struct {
+	Anchor, Session uint64
+	Inbox           *Inbox
+	// Source is who sends, for an anchor with many senders (Inbox.Source).
+	Source any
+	// An open named the pair; the slot is gone, and but for Cancel a terminal is in the
+	// inbox. They run on the goroutine of a connection, or on that of who ends the slot, and
+	// must not block; Ended may overtake Claimed. Each may be nil.
+	Claimed, Ended func()
+
+	// Guarded by the lock of its part of the binds.
+	slot *inSlot // nil: nobody has claimed it, or the slot is gone
+	stop bool    // asked for before it was claimed
+}

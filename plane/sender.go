@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/velo-agent/velo-agent/plane/mux"
+	"github.com/velo-agent/velo-agent/plane/wire"
+)
+
+// outlet is how a sender's frames reach the consumer: a slot, an inbox of this process, a
+// connection of its own.
+type outlet interface {
+	Item(b []byte) error
+	Frame(frame []byte) error
+	Finish(terminal []byte) error
+	Wait(ctx context.Context) error
+	// Cancelled ends the stream because its consumer said so in a message.
+	Cancelled()
+}
+
+// Sender is the producer's end of a stream. Sending is one goroutine's at a time. One of
+// Finalize, Detach, Fail and Close ends it.
+type Sender struct {
+	n    *Node
+	id   uint64
+	out  outlet
+	key  string
+	over bool // it was ended here
+
+	mu      sync.Mutex
+	stopped bool
+	err     error         // why the consumer or the connection ended it
+	stop    chan struct{} // nil: nobody asked yet; likewise
+	done    chan struct{}
+	feeder  *Feeder
+	early   bool // there was room before there was a feeder
+}
+
+// carry gives the sender its outlet.
+func (s *Sender) carry(out outlet, key string) {
+	s.mu.Lock()
+	s.out, s.key = out, key
+	early := s.err != nil
+	s.mu.Unlock()
+	if early { // cancelled while it was being attached
+		out.Cancelled()
+	}
+}
+
+// cancelled ends a sender whose consumer says so in a message.
+func (s *Sender) cancelled() {
+	s.mu.Lock()
+	out := s.out
+	if out == nil && s.err == nil {
+		s.err = ErrCancelled
+	}
+	s.mu.Unlock()
+	if out != nil {
+		out.Cancelled() // it tells
+	}
+}
+
+// Transport is the key of what carries the stream: wire.KeyV1, wire.KeyV2,
+// wire.KeyTCPStream, or "" on the consumer's own node.
+func (s *Sender) Transport() string { return s.key }
+
+// Send sends a record, which the caller may use again at once. It waits while the
+// consumer has too many unread. ErrCancelled, ErrPeerLost: nothing more can be sent.
+func (s *Sender) Send(ctx context.Context, b []byte) error {
+	for {
+		err := s.out.Item(b)
+		if err == nil || !errors.Is(err, ErrWouldBlock) {
+			return s.told(err)
+		}
+		if err := s.out.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// TrySend is Send, but returns ErrWouldBlock where Send would wait. The Feeder then tells
+// when to try again.
+func (s *Sender) TrySend(b []byte) error { return s.told(s.out.Item(b)) }
+
+// SendError sends an error of the application; the stream goes on.
+func (s *Sender) SendError(ctx context.Context, text string) error {
+	frame := wire.AppendError(nil, wire.SenderError, text)
+	for {
+		err := s.out.Frame(frame)
+		if err == nil || !errors.Is(err, ErrWouldBlock) {
+			return s.told(err)
+		}
+		if err := s.out.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Sender) told(err error) error {
+	if errors.Is(err, mux.ErrEnded) {
+		return ErrClosed
+	}
+	return err
+}
+
+// Finalize ends the stream: it is complete.
+func (s *Sender) Finalize() error { return s.finish(wire.FrameFinalized) }
+
+// Detach leaves the stream; another sender may attach.
+func (s *Sender) Detach() error { return s.finish(wire.FrameDetached) }
+
+// Fail ends the stream with an error.
+func (s *Sender) Fail(text string) error {
+	return s.finish(wire.AppendError(nil, wire.TransportError, text))
+}
+
+// Close ends a stream that was not ended: its consumer sees that it was dropped.
+func (s *Sender) Close() error {
+	if err := s.finish(wire.FrameDropped); !errors.Is(err, ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+func (s *Sender) finish(terminal []byte) error {
+	if s.over {
+		return ErrClosed
+	}
+	s.over = true
+	s.n.senders.remove(s.id)
+	return s.told(s.out.Finish(terminal))
+}
+
+// Stopped is closed when the consumer asked the sender to finish.
+func (s *Sender) Stopped() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return channel(&s.stop, s.stopped)
+}
+
+// Done is closed when nothing more can be sent; Err then says why.
+func (s *Sender) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return channel(&s.done, s.err != nil)
+}
+
+// channel makes c where somebody asks for it: most streams need none.
+func channel(c *chan struct{}, closed bool) <-chan struct{} {
+	if *c == nil {
+		*c = make(chan struct{})
+		if closed {
+			close(*c)
+		}
+	}
+	return *c
+}
+
+// StopRequested is whether the consumer asked the sender to finish.
+func (s *Sender) StopRequested() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
+}
+
+// Err says why the consumer's side ended the stream: ErrCancelled, ErrPeerLost; nil: it
+// did not.
+func (s *Sender) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *Sender) onStop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	if s.stopped = true; s.stop != nil {
+		close(s.stop)
+	}
+}
+
+func (s *Sender) onEnd(err error) {
+	s.n.senders.remove(s.id)
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = err
+		if s.done != nil {
+			close(s.done)
+		}
+	}
+	s.mu.Unlock()
+	s.onRoom()
+}
+
+// onRoom runs with locks of the mux held.
+func (s *Sender) onRoom() {
+	s.mu.Lock()
+	f := s.feeder
+	s.early = s.early || f == nil
+	s.mu.Unlock()
+	if f != nil {
+		f.add(s)
+	}
+}
+
+func (s *Sender) hooks() mux.Hooks {
+	return mux.Hooks{Stop: s.onStop, End: s.onEnd, Room: s.onRoom}
+}
+
+// Feeder gathers senders that may send again after ErrWouldBlock, or whose stream has
+// ended, for one goroutine that feeds many. The zero value is ready.
+type Feeder struct {
+	mu    sync.Mutex
+	ready []*Sender
+	wake  chan struct{}
+}
+
+// Add has the feeder tell of s from now on.
+func (f *Feeder) Add(s *Sender) {
+	s.mu.Lock()
+	s.feeder = f
+	early := s.early
+	s.mu.Unlock()
+	if early {
+		f.add(s)
+	}
+}
+
+func (f *Feeder) add(s *Sender) {
+	f.mu.Lock()
+	f.ready = append(f.ready, s)
+	if f.wake == nil {
+		f.wake = make(chan struct{}, 1)
+	}
+	if len(f.ready) == 1 {
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+	f.mu.Unlock()
+}
+
+// Next waits for senders to try again and appends them to list.
+func (f *Feeder) Next(ctx context.Context, list []*Sender) ([]*Sender, error) {
+	for {
+		f.mu.Lock()
+		if f.wake == nil {
+			f.wake = make(chan struct{}, 1)
+		}
+		if len(f.ready) > 0 {
+			list = append(list, f.ready...)
+			clear(f.ready)
+			f.ready = f.ready[:0]
+			f.mu.Unlock()
+			return list, nil
+		}
+		wake := f.wake
+		f.mu.Unlock()
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return list, ctx.Err()
+		}
+	}
+}
+
+// Ready appends the senders to try again to list, if there are any.
+func (f *Feeder) Ready(list []*Sender) []*Sender {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list = append(list, f.ready...)
+	clear(f.ready)
+	f.ready = f.ready[:0]
+	return list
+}

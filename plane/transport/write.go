@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"fmt"
+	"runtime"
+)
+
+// write writes until the connection ends. The last thing before it sleeps is to let
+// others run: what they are just producing then shares the next write.
+func (c *Conn) write() {
+	defer close(c.written)
+	for c.open() == nil {
+		c.state.Store(awake)
+		for c.round() {
+		}
+		runtime.Gosched()
+		if c.round() || !c.state.CompareAndSwap(awake, asleep) {
+			continue
+		}
+		select {
+		case <-c.wake:
+		case <-c.done:
+		}
+	}
+	for len(c.queue) > 0 {
+		if q := <-c.queue; q.frame != nil {
+			c.t.Reject(SendError)
+		}
+	}
+}
+
+// round writes what is there once: queued frames up to 64 KiB, then the source's. false:
+// nothing is there, or the connection is closed.
+func (c *Conn) round() bool {
+	if c.open() != nil {
+		return false
+	}
+	began := c.t.now()
+	var sent tally
+	var synced []chan struct{}
+	c.out = c.out[:0]
+	for size := 0; size < writeBytes && len(c.queue) > 0; {
+		q := <-c.queue // the writer alone takes, so it does not wait
+		if q.synced != nil {
+			synced = append(synced, q.synced)
+			continue
+		}
+		c.t.m.queueWait.Observe(seconds(began - q.since))
+		sent.addAll(q.frame)
+		c.out = append(c.out, q.frame)
+		size += len(q.frame)
+	}
+	source, frame := c.take(began, &sent)
+	if frame != nil {
+		c.out = append(c.out, frame)
+	}
+	if len(c.out) > 0 {
+		c.writeOut(began, &sent)
+	}
+	if frame != nil {
+		source.Wrote(frame)
+	}
+	for _, s := range synced {
+		close(s)
+	}
+	return len(c.out) > 0 || synced != nil
+}
+
+// take asks the source. Its frames wait from the first kick on that is not answered yet.
+func (c *Conn) take(now int64, sent *tally) (source Source, frame []byte) {
+	kicked := c.kickedAt.Swap(0)
+	c.source.Lock()
+	if source = c.source.s; source != nil {
+		frame = source.Take()
+	}
+	c.source.Unlock()
+	if frame == nil {
+		return nil, nil
+	}
+	var own tally
+	own.addAll(frame)
+	own.count(&c.t.m.frames[outbound], &c.t.m.bytes[outbound])
+	sent.merge(&own)
+	if kicked == 0 {
+		kicked = now
+	}
+	c.t.m.queueWait.Observe(max(seconds(now-kicked), 0))
+	return source, frame
+}
+
+func (c *Conn) writeOut(began int64, sent *tally) {
+	c.writing.Store(began)
+	var err error
+	if len(c.out) == 1 {
+		_, err = c.nc.Write(c.out[0])
+	} else {
+		c.left = c.out // WriteTo eats it
+		_, err = c.left.WriteTo(c.nc)
+	}
+	c.writing.Store(0)
+	c.t.m.writeTime.Observe(seconds(c.t.now() - began))
+	if err != nil {
+		for _, n := range sent {
+			for range n.frames {
+				c.t.Reject(SendError)
+			}
+		}
+		c.fail(fmt.Errorf("writing to %s: %w", c.nc.RemoteAddr(), err))
+		return
+	}
+	sent.count(&c.t.m.written, nil)
+}
