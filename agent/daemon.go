@@ -91,7 +91,8 @@ func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(runtimes.NewGoCollector(), runtimes.NewProcessCollector(runtimes.ProcessCollectorOpts{}))
-	page := newPage(collectors.New(d.snapshot, valid(registry)).Each, d.log.With("component", "metrics"))
+	host := &planeHost{conf: &p.Config.Plane, log: p.Log.With("component", "plane")}
+	page := newPage(collectors.New(d.snapshot, prometheus.Gatherers{valid(registry), host}).Each, d.log.With("component", "metrics"))
 	loop, stopLoop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	kept := make(chan struct{})
@@ -100,6 +101,9 @@ func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
 		d.keepRecord(loop)
 	})
 	wg.Go(func() { d.watchdog(loop) })
+	if p.Config.Plane.Enabled {
+		wg.Go(func() { host.run(loop) })
+	}
 
 	failed := make(chan error, 2)
 	var servers []*http.Server
@@ -166,18 +170,19 @@ func Run(ctx context.Context, p *Parts, reload <-chan os.Signal) error {
 	}
 	err = errors.Join(err, p.Source.Close())
 	d.log.Info("probes detached")
-	err = errors.Join(err, d.shutDown(servers, &wg))
+	err = errors.Join(err, d.shutDown(host, servers, &wg))
 	if p.Unix != nil {
 		_ = os.Remove(p.Config.Socket.Path) // so that nobody waits for an answer
 	}
 	return err
 }
 
-// shutDown lets requests under way end, for up to drain_timeout.
-func (d *Daemon) shutDown(servers []*http.Server, wg *sync.WaitGroup) error {
+// shutDown lets streams and requests under way end, for up to drain_timeout. Metrics
+// are served as long as there are streams.
+func (d *Daemon) shutDown(host *planeHost, servers []*http.Server, wg *sync.WaitGroup) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.conf.Load().DrainTimeout)
 	defer cancel()
-	var errs []error
+	errs := []error{host.stop(ctx)}
 	for _, srv := range servers {
 		if err := srv.Shutdown(ctx); err != nil {
 			errs = append(errs, srv.Close())

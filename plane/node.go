@@ -109,6 +109,9 @@ func (n *Node) Register(p wire.PeerInfo) error { return n.messages.Register(p) }
 // Messages is the messaging that the plane uses, for the application's own handlers.
 func (n *Node) Messages() *messenger.Messenger { return n.messages }
 
+// Live counts the streams over the mux that hold state here, of both directions.
+func (n *Node) Live() int { return n.mux.Live() }
+
 // Drain refuses new attaches and messages, and waits until every stream of this node
 // has ended, or ctx has.
 func (n *Node) Drain(ctx context.Context) error {

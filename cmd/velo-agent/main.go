@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) int {
 		UseShortOptionHandling: true,
 		HideVersion:            true,
 		Suggest:                true,
-		Commands:               []*cli.Command{diagnoseCommand(), runCommand(), topCommand(), configCommand(), probesCommand(), versionCommand(), completionCommand(), helperCommand()},
+		Commands:               []*cli.Command{diagnoseCommand(), runCommand(), topCommand(), streamCommand(), configCommand(), probesCommand(), versionCommand(), completionCommand(), helperCommand()},
 		ExitErrHandler:         func(*cli.Context, error) {},
 		OnUsageError:           wrongFlag,
 		CommandNotFound:        nil,

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/velo-agent/velo-agent/plane/transport"
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
@@ -253,7 +256,12 @@ func TestFlood(t *testing.T) {
 
 // TestPeerBound: hellos without end do not fill the table for others.
 func TestPeerBound(t *testing.T) {
-	m := newNode(t, "tcp", Options{Peers: 8})
+	registry := prometheus.NewRegistry()
+	metrics, err := transport.NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newNode(t, "tcp", Options{Peers: 8, Transport: transport.Options{Metrics: metrics}})
 	for range 30 {
 		s := newScript(t)
 		c := s.dial(t, m)
@@ -273,8 +281,20 @@ func TestPeerBound(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	if n := len(m.peers.known); n > 8 {
+	m.peers.mu.Lock()
+	n := len(m.peers.known)
+	m.peers.mu.Unlock()
+	if n > 8 {
 		t.Fatalf("%d peers", n)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if got := f.GetMetric()[0].GetGauge().GetValue(); f.GetName() == "velo_transport_registered_peers" && got != float64(n) {
+			t.Errorf("%v peers in the gauge, %d in the table", got, n)
+		}
 	}
 	for i := range 9 {
 		err := m.Register(newScript(t).info)
@@ -360,6 +380,7 @@ func TestStaged(t *testing.T) {
 			if c.want == nil && (get(t, got) != payload || get(t, got) != payload) {
 				t.Fatal("another payload came")
 			}
+			m.Close()
 			if m.pulled.left != 4*5000 {
 				t.Fatalf("%d bytes left", m.pulled.left)
 			}

@@ -142,9 +142,9 @@ func (m *Messenger) Handle(name string, h HandlerFunc) {
 }
 
 // HandleNow has f take messages of that name on the reading goroutine, in the order of
-// their connection. payload is a view until f returns, and f must not block. A message
-// whose payload was staged at the peer comes later, and on another goroutine, maybe while
-// f runs for the same peer.
+// their connection. payload is a view until f returns, and f must not block. Connections
+// are read at the same time. A message whose payload was staged at the peer, or that wants
+// an answer, comes later, and on another goroutine, maybe while f runs for the same peer.
 func (m *Messenger) HandleNow(name string, f func(from wire.WorkerID, payload []byte)) {
 	m.handle(name, &handler{now: f})
 }
@@ -165,7 +165,8 @@ func (m *Messenger) handle(name string, h *handler) {
 }
 
 // Flushed has f called after the HandleNow calls of what one read brought: wake-ups may be
-// saved up for it. It runs on the goroutine of those calls.
+// saved up for it. It runs on the goroutine of those calls, so for several connections at
+// the same time.
 func (m *Messenger) Flushed(f func()) {
 	m.setting.Lock()
 	defer m.setting.Unlock()

@@ -63,8 +63,8 @@ func (t *peers) ensure(w wire.WorkerID) (*peer, error) {
 	return p, nil
 }
 
-// forgetOne forgets a peer that only said hello and has no connection. It looks at some;
-// map order is random.
+// forgetOne forgets a peer that the application did not tell of and that has no
+// connection: it can say hello, or be discovered, again. It looks at some; map order is random.
 func (t *peers) forgetOne() bool {
 	looks := 64
 	for w, p := range t.known {
@@ -72,7 +72,7 @@ func (t *peers) forgetOne() bool {
 			return false
 		}
 		p.mu.Lock()
-		gone := p.told <= byHello && p.line == nil && p.dialing == nil && p.link == nil
+		gone := p.told < byApplication && p.line == nil && p.dialing == nil && p.link == nil
 		entries := p.entries
 		if gone {
 			p.entries = nil
@@ -164,6 +164,10 @@ func (m *Messenger) enroll(ctx context.Context, info wire.PeerInfo, by origin, p
 		return nil // somebody else was faster
 	}
 	m.peers.count(p.entries, entries)
+	if p.line != nil && !m.sameRoutes(p.entries, entries) {
+		p.line.conn.Close() // it leads to where the peer was
+		p.line = nil
+	}
 	p.info, p.entries, p.told = info, entries, max(by, told)
 	return nil
 }

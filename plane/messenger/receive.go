@@ -60,9 +60,9 @@ func (h *hooks) Closed(c *transport.Conn, err error) {
 	if l.claimed {
 		m.claims.drop(l.from)
 	}
-	err = fmt.Errorf("%w: %w", ErrPeerLost, err)
-	m.calls.lost(l, err)
 	if l.peer != nil {
+		err = fmt.Errorf("%w: %w", ErrPeerLost, err)
+		m.calls.lost(l, err)
 		l.peer.lost(l, err)
 	}
 }

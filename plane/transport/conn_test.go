@@ -138,15 +138,16 @@ func TestStalled(t *testing.T) {
 			client := newTransport(t, network, r, Options{Metrics: m, Buffer: 64 << 10})
 			c := dial(t, client, nl.Addr().String())
 			var l list
+			batch, message := frame(wire.Message, 1, 60<<10), frame(wire.Message, 2, 60<<10)
 			for range 10_000 {
-				l.add(frame(wire.Message, 1, 60<<10))
+				l.add(batch)
 			}
 			c.SetSource(&l)
 			c.Kick()
 			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 			defer cancel()
 			for sent := 0; ; sent++ {
-				if err := c.Send(ctx, frame(wire.Message, 2, 60<<10)); err != nil {
+				if err := c.Send(ctx, message); err != nil {
 					wantErr(t, err, context.DeadlineExceeded)
 					if sent < queueFrames {
 						t.Fatalf("%d frames sent, want at least what the queue holds", sent)

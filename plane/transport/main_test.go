@@ -3,6 +3,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -25,10 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func frame(t wire.FrameType, word uint32, payload int) []byte {
 	b := wire.AppendPreamble(nil, t, 4, payload)
 	b = binary.BigEndian.AppendUint32(b, word)
-	for range payload {
-		b = append(b, byte(word))
-	}
-	return b
+	return append(b, bytes.Repeat([]byte{byte(word)}, payload)...)
 }
 
 // taken is a frame that a handler saw.
@@ -53,11 +51,9 @@ func newRecorder() *recorder {
 }
 
 func (r *recorder) Frame(c *Conn, t wire.FrameType, header, payload []byte) {
-	got := taken{c: c, t: t, word: binary.BigEndian.Uint32(header), size: len(payload), good: true}
-	for _, b := range payload {
-		got.good = got.good && b == byte(got.word)
-	}
-	r.frames <- got
+	word := binary.BigEndian.Uint32(header)
+	good := bytes.Count(payload, []byte{byte(word)}) == len(payload)
+	r.frames <- taken{c: c, t: t, word: word, size: len(payload), good: good}
 }
 
 func (r *recorder) Flush(*Conn) {

@@ -11,14 +11,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/velo-agent/velo-agent/plane/internal/pki"
+	"github.com/velo-agent/velo-agent/plane/transport/pkitest"
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
 func TestTLS(t *testing.T) {
-	ca, other := pki.New(t), pki.New(t)
+	ca, other := pkitest.New(t), pkitest.New(t)
 	server, client := wire.NewInstanceID(), wire.NewInstanceID()
-	files := func(a *pki.Authority, name string, allow map[string][]string) *TLS {
+	files := func(a *pkitest.Authority, name string, allow map[string][]string) *TLS {
 		cert, key := a.Issue(t, name)
 		l, err := TLSFiles{Cert: cert, Key: key, CA: ca.File, Allow: allow}.Load()
 		if err != nil {
@@ -111,7 +111,7 @@ func TestTLS(t *testing.T) {
 var errAny = errors.New("any error")
 
 func TestTLSFiles(t *testing.T) {
-	ca := pki.New(t)
+	ca := pkitest.New(t)
 	cert, key := ca.Issue(t, "x")
 	allow := map[string][]string{"x": {"*"}}
 	empty := filepath.Join(t.TempDir(), "empty")
