@@ -69,7 +69,6 @@ func (n *Node) Open(h wire.Handle, t *wire.Ticket) (*Sender, error) {
 	if h.Hi == n.Worker() {
 		err = n.openLocal(s, h, t.RoutingSessionID)
 	} else {
-		n.greet(h.Hi)
 		err = n.openSlot(s, h, v, &wire.AttachAnswer{
 			HeartbeatIntervalMS: t.HeartbeatIntervalMS, RoutingSessionID: t.RoutingSessionID, InitialCredit: t.InitialCredit,
 		})

@@ -28,12 +28,11 @@ type Node struct {
 	metrics   *metrics
 	streams   *streamServer // nil: none
 
-	greeted sync.Map // peers that know where we are
-	fires   chan fire
-	closed  atomic.Bool
-	ctx     context.Context // of what goes on until Close
-	stop    context.CancelFunc
-	wg      sync.WaitGroup
+	fires  chan fire
+	closed atomic.Bool
+	ctx    context.Context // of what goes on until Close
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
 }
 
 // fire is a message that nobody waits for.
@@ -79,22 +78,6 @@ func New(o Options) (*Node, error) {
 	n.wg.Go(func() { n.deadlines.run(n.ctx, n.expired) })
 	n.wg.Go(func() { n.sendFires(n.ctx) })
 	return n, nil
-}
-
-// greet has a peer know where we are, once: a ticket needs no round trip, but credit must
-// find its way back.
-func (n *Node) greet(w wire.WorkerID) {
-	if _, done := n.greeted.LoadOrStore(w, true); done {
-		return
-	}
-	n.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(n.ctx, attachTimeout)
-		defer cancel()
-		if err := n.messages.WaitForHandler(ctx, w, wire.HandlerStreamCancel); err != nil {
-			n.greeted.Delete(w)
-			n.opts.Log.Debug("saying hello", "worker", uint64(w), "error", err)
-		}
-	})
 }
 
 // Worker is the node's id in handles.

@@ -56,7 +56,9 @@ func New(o Options) (*Messenger, error) {
 		run: m.serve, max: o.Handlers, each: max(o.Handlers/4, 1),
 		maxWaiting: o.Queue, eachWaiting: max(o.Queue/4, 1), maxWaitingBytes: 64 << 20, laneBytes: 32 << 20,
 	}
-	m.pulling = pool{run: m.pull, max: 64, each: 4, maxWaiting: 1024, eachWaiting: 256, maxWaitingBytes: 1, laneBytes: 1}
+	// One at a time of a connection: large records of a stream keep their order, and none has
+	// to be held for another.
+	m.pulling = pool{run: m.pull, max: 64, each: 1, maxWaiting: 1024, eachWaiting: 256, maxWaitingBytes: 1, laneBytes: 1}
 	m.pulled.left = 4 * o.Staged
 	m.peers.init(m)
 	m.serveHellos()

@@ -100,28 +100,28 @@ func (m *Messenger) message(c *transport.Conn, l *line, header, payload []byte) 
 	if staged, ok := wire.LookupHeader(h.Headers, wire.HeaderRendezvous); ok && hd != nil {
 		j.staged = staged
 		if !m.pulling.submit(&l.pulling, j) {
-			m.overloaded(c, l, j)
+			m.overloaded(j)
 		}
 		return nil
 	}
 	j.body = bytes.Clone(payload)
 	if !m.handling.submit(&l.handling, j) {
-		m.overloaded(c, l, j)
+		m.overloaded(j)
 	}
 	return nil
 }
 
 // overloaded answers a message for which there is no room, on the connection that it
 // came on: no goroutine is left that could dial.
-func (m *Messenger) overloaded(c *transport.Conn, _ *line, j *job) {
-	c.Transport().Reject(transport.RouteFailed)
+func (m *Messenger) overloaded(j *job) {
+	j.conn.Transport().Reject(transport.RouteFailed)
 	m.m.failed("dispatch", "ordered_lane_shed")
 	if j.kind == wire.FireAndForget {
 		return
 	}
 	frame, err := answerFrame(j, nil, fmt.Errorf("%w messages wait for a handler; try again later", ErrTooMany))
 	if err == nil {
-		c.TrySend(frame)
+		j.conn.TrySend(frame)
 	}
 }
 

@@ -57,7 +57,7 @@ func (m *Messenger) pull(j *job) {
 	default:
 		j.body = body
 		if !m.handling.submit(&j.line.handling, j) {
-			m.overloaded(j.conn, j.line, j)
+			m.overloaded(j)
 		}
 	}
 }

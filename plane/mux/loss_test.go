@@ -68,22 +68,23 @@ func TestNoLink(t *testing.T) {
 	m, l := drains(t, Options{Linger: time.Microsecond})
 	box := bound(m, 1)
 	m.Batch(producer, batched(1, 0, opens(slot(0, 0), 1), item(slot(0, 0), 1, "x")))
-	got(box[0], true)
-	for range 5 {
-		for before := l.kicks.Load(); l.kicks.Load() == before; {
+	told := l.kicks.Load()
+	again := func() {
+		for l.kicks.Load() == told {
 			time.Sleep(100 * time.Microsecond)
 		}
+		told = l.kicks.Load()
+	}
+	got(box[0], true)
+	again()
+	for range 5 {
 		l.down(errors.New("refused"))
 		time.Sleep(time.Millisecond)
-		before := l.kicks.Load()
-		time.Sleep(time.Millisecond)
-		if l.kicks.Load() != before {
+		if l.kicks.Load() != told {
 			t.Error("a link that cannot be made is tried at once again")
 		}
 		m.steps(t, 1)
-	}
-	for before := l.kicks.Load(); l.kicks.Load() == before; {
-		time.Sleep(100 * time.Microsecond)
+		again()
 	}
 	if s := l.all(t); s != "credit:0.0:1" {
 		t.Errorf("said %q", s)

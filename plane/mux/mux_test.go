@@ -77,7 +77,7 @@ func open(t testing.TB, a, b *Mux, session uint64, h Hooks) (*Owner, *reader, *B
 }
 
 func TestStreams(t *testing.T) {
-	for _, c := range []struct{ streams, records, window int }{{1, 1000, 1}, {8, 200, 1}, {100, 1000, 32}, {3, 5000, 256}} {
+	for _, c := range []struct{ streams, records, window int }{{1, 200, 1}, {8, 200, 1}, {100, 1000, 32}, {3, 5000, 256}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			_, a, b := pair2(t, Options{Window: uint32(c.window)})
 			var wg sync.WaitGroup

@@ -215,6 +215,7 @@ func (c *Conn) fail(cause error) {
 		c.cause = cause
 		close(c.done)
 		c.raw.Close() // not TLS's: that would wait to say goodbye
+		c.Kick()      // the writer may sleep
 	})
 }
 

@@ -7,8 +7,9 @@ import (
 	"runtime"
 )
 
-// write writes until the connection ends. The last thing before it sleeps is to let
-// others run: what they are just producing then shares the next write.
+// write writes until the connection ends. Before it sleeps, and when it was woken, it lets
+// others run once: what they are just producing then shares the next write. (With a
+// goroutine per producer that halves the writes.)
 func (c *Conn) write() {
 	defer close(c.written)
 	for c.open() == nil {
@@ -19,10 +20,8 @@ func (c *Conn) write() {
 		if c.round() || !c.state.CompareAndSwap(awake, asleep) {
 			continue
 		}
-		select {
-		case <-c.wake:
-		case <-c.done:
-		}
+		<-c.wake
+		runtime.Gosched()
 	}
 	for len(c.queue) > 0 {
 		if q := <-c.queue; q.frame != nil {

@@ -374,7 +374,11 @@ func TestLarge(t *testing.T) {
 				t.Errorf("%d bytes: the Rust consumer saw %d records, %d bad, %s %s", size, e.Records, e.Bad, e.How, e.Text)
 			}
 			here := anchor(t, n, plane.AnchorOptions{})
-			r.produce(here.Handle(), map[string]any{"stream": 2, "records": 5, "size": size, "end": "finalize"})
+			fields := map[string]any{"stream": 2, "records": 5, "size": size, "end": "finalize"}
+			if key == wire.KeyV1 { // 0.12 ends a stream that queues more than its budget while a large record leaves
+				fields["interval_us"] = 100_000
+			}
+			r.produce(here.Handle(), fields)
 			receive(t, here, 2, 0, 5, size)
 			wantEnd(t, here, io.EOF)
 		}
