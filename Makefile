@@ -9,12 +9,12 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GO_FILES := $(shell git ls-files -co --exclude-standard -- '*.go' '*.o' go.mod go.sum 2>/dev/null)
 # Where goroutines share state, or the logic is pure: the race detector is worth
 # its time here.
-PURE := ./agent/ ./attribution/ ./bpf/ladder/ ./collectors/ ./config/ ./diagnosis/ ./preflight/ ./privileged/ ./record/ ./top/ ./tests/results/ ./scripts/...
+PURE := ./agent/ ./attribution/ ./bpf/ladder/ ./collectors/ ./config/ ./diagnosis/ ./plane/... ./preflight/ ./privileged/ ./record/ ./top/ ./tests/results/ ./scripts/...
 FOR ?= 15s
 FUZZTIME ?= 20s
 LDFLAGS := -s -w -X github.com/velo-agent/velo-agent/agent.Version=$(VERSION)
 
-.PHONY: help build demo test unit race fuzz lint format gate generate truth bench-probes scale daemon-scale soak kernels real deps clean
+.PHONY: help build demo test unit race fuzz lint format gate generate truth bench-probes scale daemon-scale soak kernels real interop deps clean
 
 help: ## list the targets
 	@echo "velo-agent: make TARGET"
@@ -34,6 +34,7 @@ test: ## all that must pass before a commit: lint, gate, unit tests, race, short
 	@# One after the other, also under -j: they measure time on the same CPUs.
 	$(MAKE) --no-print-directory lint
 	$(MAKE) --no-print-directory gate
+	scripts/build-interop
 	$(MAKE) --no-print-directory unit
 	$(MAKE) --no-print-directory race
 	scripts/short-measurements
@@ -48,12 +49,15 @@ race: ## the packages of pure Go again, under the race detector
 	@if command -v gcc >/dev/null; then scripts/gotest race -race -short -timeout 10m $(PURE); \
 	else scripts/note-skip race "no gcc, which the race detector needs"; fi
 
-fuzz: ## feed noise to what reads records, steps, verbs, configurations and segments (FUZZTIME=20s each)
+fuzz: ## feed noise to whatever reads what others wrote (FUZZTIME=20s for each target)
 	go test -run '^$$' -fuzz FuzzReplay -fuzztime $(FUZZTIME) ./attribution
 	go test -run '^$$' -fuzz FuzzDecodeRecord -fuzztime $(FUZZTIME) ./bpf
 	go test -run '^$$' -fuzz FuzzServe -fuzztime $(FUZZTIME) ./privileged
 	go test -run '^$$' -fuzz FuzzSegment -fuzztime $(FUZZTIME) ./record
 	go test -run '^$$' -fuzz FuzzLoad -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./config
+	@# Minimising a long input can take all the time, so it is cut short.
+	for p in ./plane/wire ./plane/mux; do for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+		go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p || exit 1; done; done
 
 lint: ## gofumpt, go vet, staticcheck, clang-format, shellcheck, SPDX lines
 	scripts/lint
@@ -90,6 +94,10 @@ kernels: ## the same programs in older kernels under qemu, and here
 
 real: build ## diagnose on real engines (llama.cpp, Dynamo), against the client's clock
 	go run ./tests/real $(ARGS)
+
+interop: ## the plane against velo's own Rust nodes, both wire versions, both roles
+	scripts/build-interop
+	go test -count 1 -timeout 30m ./tests/interop $(ARGS)
 
 deps: ## install what the tests need
 	scripts/install-test-deps

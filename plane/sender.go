@@ -101,8 +101,12 @@ func (s *Sender) SendError(ctx context.Context, text string) error {
 }
 
 func (s *Sender) told(err error) error {
-	if errors.Is(err, mux.ErrEnded) {
+	switch {
+	case err == nil:
+	case errors.Is(err, mux.ErrEnded):
 		return ErrClosed
+	case errors.Is(err, ErrCancelled), errors.Is(err, ErrPeerLost):
+		s.onEnd(err) // the hook may come a moment later
 	}
 	return err
 }

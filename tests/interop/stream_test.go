@@ -30,6 +30,9 @@ func many() (streams, records int) {
 func TestMany(t *testing.T) {
 	streams, records := many()
 	withEach(t, func(t *testing.T, r *rust, n *plane.Node, key string) {
+		if key == wire.KeyV1 { // 0.12 ends a stream whose producer is ahead by more than this
+			n = node(t, r, plane.Options{Mux: mux.Options{SlotBytes: uint32(2 * 200 * records)}})
+		}
 		var wg sync.WaitGroup
 		for i := range streams {
 			there, end := r.anchor(map[string]any{})
