@@ -176,6 +176,22 @@ func TestConsumerAsks(t *testing.T) {
 	}
 }
 
+// TestStopOfV1 has nothing to say to a peer that knows no stop, and more to send.
+func TestStopOfV1(t *testing.T) {
+	m, l := drains(t, Options{MaxBatch: 60})
+	p := m.peers[producer]
+	b := &Bind{Anchor: 1, Session: 1, Inbox: &Inbox{}}
+	m.Bind(b)
+	m.Batch(producer, batched(1, 0, opens(slot(0, 0), 1)))
+	o := produces(t, m, l, 1, Terms{Credit: 9, Version: wire.V1}, Hooks{})[0]
+	must(t, o.Item([]byte("a full batch of 60")))
+	must(t, o.Item([]byte("and another of that")))
+	m.Stop(b)
+	if s := l.all(t); s != "data:0.0:a full batch of 60 data:0.0:and another of that" || len(p.out.closes) > 0 {
+		t.Errorf("sent %q", s)
+	}
+}
+
 func TestBindsAreReleased(t *testing.T) {
 	m, _ := solo(t, Options{})
 	b := &Bind{Anchor: 1, Session: 1, Inbox: &Inbox{}}

@@ -96,14 +96,7 @@ func (e *egress) room(o *Owner, n int, terminal bool) (*batch, error) {
 		return nil, ErrWouldBlock
 	}
 	limit := e.m.opts.MaxBatch
-	if e.stage != nil && !e.stage.fits(e.m.envelope, need, count, limit) {
-		if !terminal && e.queued >= e.m.opts.QueueBytes {
-			e.full(o)
-			return nil, ErrWouldBlock
-		}
-		e.sealed, e.stage = append(e.sealed, e.stage), nil
-	}
-	if e.stage == nil {
+	if e.stage == nil || !e.stage.fits(e.m.envelope, need, count, limit) {
 		if !terminal && e.queued >= e.m.opts.QueueBytes {
 			e.full(o)
 			return nil, ErrWouldBlock
@@ -111,9 +104,8 @@ func (e *egress) room(o *Owner, n int, terminal bool) (*batch, error) {
 		if wire.CheckFrame(len(e.m.envelope), need) != nil {
 			return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
 		}
-		e.stage = e.newBatch()
+		e.begin()
 		e.stage.alone = wire.BatchHeaderLen+need > limit
-		e.queued += len(e.stage.buf)
 	}
 	if !terminal {
 		o.credit--
@@ -121,6 +113,15 @@ func (e *egress) room(o *Owner, n int, terminal bool) (*batch, error) {
 	o.seq = next(o.seq)
 	e.queued += need
 	return e.stage, nil
+}
+
+// begin has what comes join another batch. The lock is held.
+func (e *egress) begin() {
+	if e.stage != nil {
+		e.sealed = append(e.sealed, e.stage)
+	}
+	e.stage = e.newBatch()
+	e.queued += len(e.stage.buf)
 }
 
 // full remembers that o waits for room. The lock is held.
@@ -204,6 +205,9 @@ func (e *egress) take(waits bool, control func(*batch)) *batch {
 	}
 	if b.count == 0 {
 		e.reuse(b)
+		if waits { // it was nothing that a V1 peer knows
+			return e.take(false, control)
+		}
 		return nil
 	}
 	b.seal(e.m.envelope, wire.BatchHeader{Version: e.version, Epoch: e.epoch, Seq: e.seq})
@@ -264,12 +268,8 @@ func (e *egress) open(o *Owner) error {
 	e.owners[index] = o
 	o.id = wire.MakeSlotID(index, e.gens[index])
 	need := wire.RecordHeaderLen + 16
-	if e.stage != nil && !e.stage.fits(e.m.envelope, need, 1, e.m.opts.MaxBatch) {
-		e.sealed, e.stage = append(e.sealed, e.stage), nil
-	}
-	if e.stage == nil {
-		e.stage = e.newBatch()
-		e.queued += len(e.stage.buf)
+	if e.stage == nil || !e.stage.fits(e.m.envelope, need, 1, e.m.opts.MaxBatch) {
+		e.begin()
 	}
 	e.stage.buf = wire.AppendOpen(e.stage.buf, o.id, 0, o.terms.Anchor, o.terms.Session)
 	e.stage.count++

@@ -8,13 +8,13 @@ import (
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
-// FuzzBatch gives a mux that has slots of both directions any bytes: what follows each
-// length is a batch.
+// FuzzBatch gives a mux that has slots of both directions any bytes, as two batches.
 func FuzzBatch(f *testing.F) {
 	a, b := slot(0, 0), slot(1, 0)
 	for _, seed := range [][]byte{
 		batched(1, 1, item(a, 1, "x"), item(b, 2, "y"), item(b, 1, "z")),
 		batched(1, 2, frame(a, 1, wire.FrameFinalized), closes(a, 2, wire.TerminalSent), frame(a, 3, wire.FrameDropped)),
+		batched(1, 1, frame(a, 1, nil), closes(a, 2, wire.TerminalSent)),
 		batched(2, 0, opens(a, 3), opens(b, 3), item(b, 1, "y")),
 		batched(1, 1, closes(a, 0, wire.UnknownSlot), lifecycles(b, 2, wire.Cancel), credits(b, 9), opens(slot(1<<24-1, 255), 4)),
 		batched(0, 1, item(a, 1, "x")),

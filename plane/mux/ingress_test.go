@@ -31,6 +31,7 @@ func TestReceive(t *testing.T) {
 		{name: "in order", batches: [][]byte{e1(opens(a, 1), item(a, 1, "x"), item(a, 2, "y"))}, one: "x y"},
 		{name: "terminal without credit", batches: [][]byte{e1(opens(a, 1), item(a, 1, "x"), item(a, 2, "y"), last(a, 3), closes(a, 4, wire.TerminalSent))}, one: "x y finalized"},
 		{name: "close without terminal", batches: [][]byte{e1(opens(a, 1), item(a, 1, "x"), closes(a, 2, wire.PeerGone))}, one: "x dropped"},
+		{name: "terminal said to be sent", batches: [][]byte{e1(opens(a, 1), item(a, 1, "x"), closes(a, 2, wire.TerminalSent))}, one: "x dropped"},
 		{name: "terminal, then peer gone", batches: [][]byte{e1(opens(a, 1), last(a, 1), closes(a, 2, wire.PeerGone))}, one: "finalized"},
 		{name: "unknown session", batches: [][]byte{e1(opens(a, 9), item(a, 1, "x"), opens(b, 2), item(b, 1, "z"))}, two: "z", answer: "close:0.0:unknown_slot", drops: map[int]int{dropUnknownSlot: 1, dropClosedSlot: 1}},
 		{name: "claimed twice", batches: [][]byte{e1(opens(a, 1), opens(b, 1), item(a, 1, "x"))}, one: "x", answer: "close:1.0:unknown_slot", drops: drop(dropUnknownSlot, 1)},

@@ -72,12 +72,14 @@ func (m *Mux) staged() (n int) {
 	return n
 }
 
-// Flushed waits until everything that was staged was handed to the connections.
+// Flushed waits until everything that was staged was handed to the connections, whatever
+// the policy.
 func (m *Mux) Flushed(ctx context.Context) error {
 	for {
 		m.mu.RLock()
 		left := false
 		for _, p := range m.peers {
+			p.Flush()
 			p.out.mu.Lock()
 			left = left || p.out.stage != nil || len(p.out.sealed) > 0 || p.out.writing != nil || len(p.out.closes) > 0
 			p.out.mu.Unlock()
