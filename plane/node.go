@@ -69,6 +69,7 @@ func New(o Options) (*Node, error) {
 	m.Ping = n.messages.Healthy
 	n.mux = mux.New(m)
 	n.messages.HandleNow(wire.BatchHandler, n.mux.Batch)
+	n.messages.Departed(n.mux.Suspect)
 	n.handleControl()
 	if !o.NoTCPStream {
 		if n.streams, err = n.serveStreams(); err != nil {

@@ -605,3 +605,33 @@ func TestFeeder(t *testing.T) {
 		baseline(t, producer, consumer)
 	})
 }
+
+// TestRetired: what was sent has left, or is known not to have.
+func TestRetired(t *testing.T) {
+	each(t, Options{}, func(t *testing.T, w how, producer, consumer *Node) {
+		a := anchor(t, consumer, AnchorOptions{})
+		s := w.begin(t, producer, a)
+		send(t, s, 1, 0, 20)
+		if err := s.Retired(t.Context()); err == nil {
+			t.Error("a stream that goes on has left")
+		}
+		s.Finalize()
+		if err := s.Retired(t.Context()); err != nil {
+			t.Error(err)
+		}
+		receive(t, a, 1, 0, 20)
+		wantEnd(t, a, io.EOF)
+		if w.local || w.key == wire.KeyTCPStream {
+			return
+		}
+		a = anchor(t, consumer, AnchorOptions{})
+		s = byTicket(t, producer, a)
+		send(t, s, 1, 0, 1)
+		receive(t, a, 1, 0, 1)
+		consumer.Close()
+		<-s.Done()
+		if err := s.Retired(t.Context()); !errors.Is(err, ErrPeerLost) && !errors.Is(err, ErrCancelled) {
+			t.Errorf("a stream to a peer that is gone: %v", err)
+		}
+	})
+}

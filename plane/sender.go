@@ -5,6 +5,7 @@ package plane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/velo-agent/velo-agent/plane/mux"
@@ -18,6 +19,7 @@ type outlet interface {
 	Frame(frame []byte) error
 	Finish(terminal []byte) error
 	Wait(ctx context.Context) error
+	Retired(ctx context.Context) error
 	// Cancelled ends the stream because its consumer said so in a message.
 	Cancelled()
 }
@@ -137,6 +139,16 @@ func (s *Sender) finish(terminal []byte) error {
 	s.over = true
 	s.n.senders.remove(s.id)
 	return s.told(s.out.Finish(terminal))
+}
+
+// Retired waits until all that was sent has left this process, after the stream was ended.
+// ErrPeerLost: it did not. It says nothing of what the consumer has read.
+func (s *Sender) Retired(ctx context.Context) error {
+	err := s.out.Retired(ctx)
+	if errors.Is(err, mux.ErrNotEnded) {
+		return fmt.Errorf("waiting for a stream to leave: %w", err)
+	}
+	return err
 }
 
 // Stopped is closed when the consumer asked the sender to finish.

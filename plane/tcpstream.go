@@ -279,7 +279,7 @@ func (n *Node) dialStream(ctx context.Context, s *Sender, h wire.Handle, answer 
 	if _, err := c.Write(wire.AppendHandshake(nil, h.Lo, answer.RoutingSessionID)); err != nil {
 		return errors.Join(err, c.Close())
 	}
-	o := &outStream{n: n, c: c, end: s.onEnd, beat: time.Duration(answer.HeartbeatIntervalMS) * time.Millisecond, work: make(chan struct{}, 1)}
+	o := &outStream{n: n, c: c, end: s.onEnd, beat: time.Duration(answer.HeartbeatIntervalMS) * time.Millisecond, work: make(chan struct{}, 1), through: make(chan struct{})}
 	s.carry(o, wire.KeyTCPStream)
 	n.wg.Go(o.run)
 	return nil
@@ -306,6 +306,8 @@ type outStream struct {
 	beat time.Duration
 	work chan struct{}
 
+	through chan struct{} // closed when run ends, with lost set
+
 	mu    sync.Mutex
 	buf   []byte
 	count int
@@ -313,7 +315,8 @@ type outStream struct {
 	err   error
 	wake  chan struct{}
 	wants bool
-	sent  bool // since the last beat
+	lost  error // what ended it before the terminal was written
+	sent  bool  // since the last beat
 }
 
 func (o *outStream) Item(b []byte) error {
@@ -373,6 +376,27 @@ func (o *outStream) Wait(ctx context.Context) error {
 	}
 }
 
+// Retired is mux.Owner.Retired.
+func (o *outStream) Retired(ctx context.Context) error {
+	o.mu.Lock()
+	ended := o.err
+	o.mu.Unlock()
+	switch {
+	case ended == nil:
+		return mux.ErrNotEnded
+	case !errors.Is(ended, mux.ErrEnded):
+		return ended
+	}
+	select {
+	case <-o.through:
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.lost
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (o *outStream) Cancelled() { o.fail(ErrCancelled) }
 
 // fail ends the stream from outside; its producer is told once.
@@ -382,6 +406,7 @@ func (o *outStream) fail(err error) {
 	if first {
 		o.err = err
 	}
+	o.lost = err
 	o.tell()
 	o.mu.Unlock()
 	o.c.Close()
@@ -402,6 +427,7 @@ func (o *outStream) tell() {
 }
 
 func (o *outStream) run() {
+	defer close(o.through)
 	defer o.c.Close()
 	gone := make(chan struct{})
 	go func() { // nothing comes back: a read ends with the connection

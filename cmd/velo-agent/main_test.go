@@ -36,8 +36,15 @@ type outcome struct {
 // program runs the program; stdout may be nil, and is then returned.
 func program(t *testing.T, stdout io.Writer, args ...string) outcome {
 	t.Helper()
+	return fed(t, nil, stdout, args...)
+}
+
+// fed is program with standard input.
+func fed(t *testing.T, stdin io.Reader, stdout io.Writer, args ...string) outcome {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1", "LC_ALL=C.UTF-8")
+	cmd.Stdin = stdin
 	var out, errText bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errText
 	if stdout != nil {

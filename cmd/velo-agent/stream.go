@@ -188,6 +188,9 @@ func streamSend(c *cli.Context) (err error) {
 	if err := s.Finalize(); err != nil {
 		return fmt.Errorf("%w: %w", agent.ErrNotThere, err)
 	}
+	if err := s.Retired(c.Context); err != nil {
+		return fmt.Errorf("%w: %w", agent.ErrNotThere, err)
+	}
 	return nil
 }
 

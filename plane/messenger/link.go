@@ -20,6 +20,8 @@ type Link struct {
 	peer   atomic.Pointer[peer] // nil before the first kick
 	line   atomic.Pointer[line] // the connection that the source is on
 
+	failing, again atomic.Bool // down is being told; it was kicked meanwhile
+
 	// Guarded by the peer's lock.
 	wanted bool // kicked while there was no connection
 	closed bool
@@ -41,9 +43,15 @@ func (l *Link) Kick() {
 		on.conn.Kick()
 		return
 	}
+	if l.failing.Load() {
+		l.again.Store(true)
+		if l.failing.Load() {
+			return
+		}
+	}
 	p, err := l.m.peers.ensure(l.to)
 	if err != nil {
-		l.m.spawn(func() { l.down(err) }) // whoever kicks may hold what down needs
+		l.fail(err)
 		return
 	}
 	l.peer.Store(p)
@@ -59,6 +67,21 @@ func (l *Link) Kick() {
 	}
 	l.wanted = true
 	p.dial()
+}
+
+// fail tells down on a goroutine of its own: whoever kicks may hold what it needs. Kicks
+// meanwhile wait for it, so that no Take runs beside it.
+func (l *Link) fail(err error) {
+	if !l.failing.CompareAndSwap(false, true) {
+		return
+	}
+	l.m.spawn(func() {
+		l.down(err)
+		l.failing.Store(false)
+		if l.again.Swap(false) {
+			l.Kick()
+		}
+	})
 }
 
 // attach puts the source on a connection. The peer's lock is held.

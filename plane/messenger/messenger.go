@@ -34,6 +34,7 @@ type Messenger struct {
 
 	handlers atomic.Pointer[map[string]*handler]
 	flushed  atomic.Pointer[[]func()]
+	departed atomic.Pointer[func(wire.WorkerID)]
 	setting  sync.Mutex // held while the two above, or ended, are changed
 
 	draining atomic.Bool
@@ -165,6 +166,10 @@ func (m *Messenger) handle(name string, h *handler) {
 	}
 	m.handlers.Store(&handlers)
 }
+
+// Departed has f called when a connection that a peer made to us has ended, on the
+// goroutine that read it; there is one such f.
+func (m *Messenger) Departed(f func(wire.WorkerID)) { m.departed.Store(&f) }
 
 // Flushed has f called after the HandleNow calls of what one read brought: wake-ups may be
 // saved up for it. It runs on the goroutine of those calls, so for several connections at

@@ -60,6 +60,9 @@ func (h *hooks) Closed(c *transport.Conn, err error) {
 	if l.claimed {
 		m.claims.drop(l.from)
 	}
+	if f := m.departed.Load(); f != nil && l.from != 0 {
+		(*f)(l.from)
+	}
 	if l.peer != nil {
 		err = fmt.Errorf("%w: %w", ErrPeerLost, err)
 		m.calls.lost(l, err)

@@ -16,6 +16,7 @@ type batch struct {
 	alone  bool // a record that is larger than a batch may be: nothing joins it
 	grants []grant
 	closes []closing
+	ends   []*Owner // whose terminals are in it
 }
 
 // grant is credit that travels in a batch.
@@ -41,6 +42,8 @@ func (b *batch) begin(e envelope) {
 	b.buf = append(b.buf[:0], e...)
 	b.count, b.alone = 0, false
 	b.grants, b.closes = b.grants[:0], b.closes[:0]
+	clear(b.ends)
+	b.ends = b.ends[:0]
 }
 
 // records is how many bytes the records take.

@@ -314,6 +314,11 @@ func (e *egress) die(cause error) (ended []*Owner) {
 			ended = append(ended, o)
 		}
 	}
+	for _, b := range append(e.sealed, e.stage, e.writing) {
+		if b != nil {
+			b.retire(cause)
+		}
+	}
 	e.stage, e.sealed, e.writing, e.queued = nil, nil, nil, 0
 	e.kicked, e.due, e.since = false, false, time.Time{}
 	clear(e.waiting)

@@ -4,6 +4,7 @@ package mux
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/velo-agent/velo-agent/plane/wire"
@@ -116,6 +117,18 @@ func (l *Local) Wait(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// Retired is Owner.Retired: what was put into the inbox has arrived.
+func (l *Local) Retired(context.Context) error {
+	switch err := l.Err(); {
+	case err == nil:
+		return ErrNotEnded
+	case errors.Is(err, ErrEnded):
+		return nil
+	default:
+		return err
 	}
 }
 

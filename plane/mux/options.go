@@ -114,6 +114,8 @@ type Dial func(to wire.WorkerID, s Source, down func(error)) Link
 var (
 	// ErrWouldBlock: the consumer has not drained enough yet, or the connection is full.
 	ErrWouldBlock = errors.New("the stream's credit or the connection's queue is used up")
+	// ErrNotEnded: the stream was not ended yet.
+	ErrNotEnded = errors.New("the stream was not ended")
 	// ErrEnded: the stream was ended here, by a terminal.
 	ErrEnded = errors.New("the stream has ended")
 	// ErrCancelled: the consumer wants no more of the stream.

@@ -4,6 +4,7 @@ package mux
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/velo-agent/velo-agent/plane/wire"
@@ -41,8 +42,10 @@ type Owner struct {
 	spell  bool   // out of credit, and counted
 	beaten bool   // something was sent since the last look at it
 	beatIn uint32 // ticks until the next look
-	wants  bool   // refused: the hook or the channel is told of room
-	queued bool   // among p.out.waiting
+	left   bool   // its terminal was written, or lost with lost
+	lost   error
+	wants  bool // refused: the hook or the channel is told of room
+	queued bool // among p.out.waiting
 	wake   chan struct{}
 }
 
@@ -134,6 +137,7 @@ func (o *Owner) finish(terminal []byte, as error) error {
 	s.buf = wire.AppendClose(s.buf, o.id, next(o.seq), wire.TerminalSent)
 	s.count++
 	e.staged(o, s)
+	s.ends = append(s.ends, o)
 	e.release(o, as)
 	e.counts.close++
 	kick := e.wantsKick(true)
@@ -142,6 +146,47 @@ func (o *Owner) finish(terminal []byte, as error) error {
 		o.p.kick(o.p.m.opts.Metrics.wakesFrame)
 	}
 	return nil
+}
+
+// Retired waits until the terminal of Finish was handed to the kernel, all before it too.
+// ErrPeerLost: it was lost on the way. It says nothing of what the consumer has read.
+func (o *Owner) Retired(ctx context.Context) error {
+	e := &o.p.out
+	for {
+		e.mu.Lock()
+		switch {
+		case o.left:
+			defer e.mu.Unlock()
+			return o.lost
+		case o.err == nil:
+			defer e.mu.Unlock()
+			return ErrNotEnded
+		}
+		if !errors.Is(o.err, ErrEnded) {
+			defer e.mu.Unlock()
+			return o.err
+		}
+		if o.wake == nil {
+			o.wake = make(chan struct{}, 1)
+		}
+		o.wants = true
+		wake := o.wake
+		e.mu.Unlock()
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// retire tells those whose terminals are in the batch what became of it. The egress is
+// locked.
+func (b *batch) retire(cause error) {
+	for _, o := range b.ends {
+		o.left, o.lost = true, cause
+		o.tell()
+	}
 }
 
 // Err says why nothing can be sent any more, or nil.

@@ -108,6 +108,7 @@ func (p *Peer) Wrote([]byte) {
 	p.out.mu.Lock()
 	if b := p.out.writing; b != nil {
 		p.out.writing = nil
+		b.retire(nil)
 		p.out.reuse(b)
 	}
 	p.out.mu.Unlock()

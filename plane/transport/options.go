@@ -28,8 +28,8 @@ type Source interface {
 	// Take returns the next whole frame, or several one after the other, or nil: nothing
 	// now. It is called by one goroutine at a time and must not block.
 	Take() []byte
-	// Wrote says that the frame was written, or that the connection failed: the slice is
-	// the source's again.
+	// Wrote says that the frame was handed to the kernel; the slice is the source's again.
+	// Where the connection failed it does not come.
 	Wrote(frame []byte)
 }
 

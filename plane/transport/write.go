@@ -55,10 +55,8 @@ func (c *Conn) round() bool {
 	if frame != nil {
 		c.out = append(c.out, frame)
 	}
-	if len(c.out) > 0 {
-		c.writeOut(began, &sent)
-	}
-	if frame != nil {
+	written := len(c.out) == 0 || c.writeOut(began, &sent)
+	if frame != nil && written {
 		source.Wrote(frame)
 	}
 	for _, s := range synced {
@@ -89,7 +87,7 @@ func (c *Conn) take(now int64, sent *tally) (source Source, frame []byte) {
 	return source, frame
 }
 
-func (c *Conn) writeOut(began int64, sent *tally) {
+func (c *Conn) writeOut(began int64, sent *tally) bool {
 	c.writing.Store(began)
 	var err error
 	if len(c.out) == 1 {
@@ -107,7 +105,8 @@ func (c *Conn) writeOut(began int64, sent *tally) {
 			}
 		}
 		c.fail(fmt.Errorf("writing to %s: %w", c.nc.RemoteAddr(), err))
-		return
+		return false
 	}
 	sent.count(&c.t.m.written, nil)
+	return true
 }
