@@ -13,6 +13,7 @@ import (
 
 	"github.com/velo-agent/velo-agent/plane/messenger"
 	"github.com/velo-agent/velo-agent/plane/mux"
+	"github.com/velo-agent/velo-agent/plane/transport"
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
@@ -59,6 +60,11 @@ func New(o Options) (*Node, error) {
 		if messages.Metrics, err = messenger.NewMetrics(o.Metrics); err != nil {
 			return nil, fmt.Errorf("registering the metrics of messages: %w", err)
 		}
+		if o.Transport.Metrics == nil {
+			if messages.Transport.Metrics, err = transport.NewMetrics(o.Metrics); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if n.messages, err = messenger.New(messages); err != nil {
 		return nil, err
@@ -92,6 +98,9 @@ func (n *Node) Register(p wire.PeerInfo) error { return n.messages.Register(p) }
 
 // Messages is the messaging that the plane uses, for the application's own handlers.
 func (n *Node) Messages() *messenger.Messenger { return n.messages }
+
+// Flush writes what is staged for every peer: with a manual flush policy nothing else does.
+func (n *Node) Flush() { n.mux.Flush() }
 
 // Live counts the streams over the mux that hold state here, of both directions.
 func (n *Node) Live() int { return n.mux.Live() }

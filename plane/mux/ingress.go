@@ -294,6 +294,10 @@ func (p *Peer) opened(rec *wire.Record) {
 		p.turnAway(rec.Slot, wire.ProtocolError)
 		return
 	}
+	if incumbent != nil && incumbent.bind.Anchor == anchor && incumbent.bind.Session == session {
+		in.counts[dropDuplicate]++ // the same open once more: to refuse it would end the stream that it began
+		return
+	}
 	s := &inSlot{p: p, id: rec.Slot, next: next(rec.FrameSeq), heard: p.m.tick.Load()}
 	s.credit.Store(int32(p.m.opts.Window))
 	b, stop := p.m.binds.claim(anchor, session, s)

@@ -5,6 +5,8 @@ package mux
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +52,16 @@ func New(o Options) *Mux {
 	m.stop = stop
 	m.wg.Go(func() { m.sweep(ctx) })
 	return m
+}
+
+// Flush writes what is staged for every peer, whatever the policy.
+func (m *Mux) Flush() {
+	m.mu.RLock()
+	peers := slices.Collect(maps.Values(m.peers))
+	m.mu.RUnlock()
+	for _, p := range peers {
+		p.Flush()
+	}
 }
 
 // Live counts the slots that hold state, of both directions.
