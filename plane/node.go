@@ -66,6 +66,11 @@ func New(o Options) (*Node, error) {
 			}
 		}
 	}
+	if o.Metrics != nil && messages.Transport.Metrics == nil {
+		if messages.Transport.Metrics, err = transport.NewMetrics(o.Metrics); err != nil {
+			return nil, fmt.Errorf("registering the metrics of connections: %w", err)
+		}
+	}
 	if n.messages, err = messenger.New(messages); err != nil {
 		return nil, err
 	}
