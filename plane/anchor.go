@@ -78,7 +78,7 @@ func (n *Node) NewAnchor(o AnchorOptions) (*Anchor, error) {
 	if o.Unattached == 0 && !o.MPSC { // velo's anchors of many senders wait for ever
 		o.Unattached = n.opts.Unattached
 	}
-	a := &Anchor{n: n, id: n.anchors.next(), opts: o}
+	a := &Anchor{n: n, id: secret(), opts: o}
 	if o.MPSC {
 		a.id |= wire.MPSCBit
 	}
@@ -118,7 +118,7 @@ func (a *Anchor) Ticket(v wire.Version) (*wire.Ticket, error) {
 
 // newBind lets a slot claim the anchor. The lock is held.
 func (a *Anchor) newBind() {
-	a.session = a.n.sessions.Add(1)
+	a.session = secret()
 	a.claimed = false
 	b := &mux.Bind{Anchor: a.id, Session: a.session, Inbox: &a.inbox}
 	b.Claimed = func() { a.wasClaimed(b) }

@@ -87,7 +87,7 @@ func (n *Node) newSender(h wire.Handle) (*Sender, error) {
 	case n.senders.size.Load() >= int64(n.opts.MaxSenders):
 		return nil, fmt.Errorf("%w senders: %d", ErrTooMany, n.opts.MaxSenders)
 	}
-	s := &Sender{n: n, id: n.senders.next()}
+	s := &Sender{n: n, id: n.senders.next(), to: h.Hi}
 	n.senders.add(s.id, s)
 	return s, nil
 }
@@ -236,12 +236,12 @@ func (n *Node) handleControl() {
 		wire.HandlerStreamStop:   (*Sender).onStop,
 		wire.HandlerStreamCancel: (*Sender).cancelled,
 	} {
-		handle(name, "", func(_ wire.WorkerID, b body) ([]byte, string, error) {
+		handle(name, "", func(from wire.WorkerID, b body) ([]byte, string, error) {
 			var r wire.CancelRequest
 			if err := r.UnmarshalJSON(b); err != nil {
 				return nil, "velo", err
 			}
-			if s := n.senders.get(r.SenderStreamID); s != nil {
+			if s := n.senders.get(r.SenderStreamID); s != nil && s.to == from {
 				f(s)
 			}
 			return null, "velo", nil
@@ -314,7 +314,7 @@ func (a *Anchor) grant(r *wire.AttachRequest, key string) (*wire.AttachAnswer, e
 		s := a.addSource(r.CancelHandle)
 		answer.SenderID = s.id
 		if muxed {
-			answer.RoutingSessionID = a.n.sessions.Add(1)
+			answer.RoutingSessionID = secret()
 			s.bind = &mux.Bind{Anchor: a.id, Session: answer.RoutingSessionID, Inbox: &a.inbox, Source: s.id}
 			a.n.mux.Bind(s.bind)
 		} else {

@@ -24,7 +24,6 @@ type Node struct {
 	mux       *mux.Mux
 	anchors   table[Anchor]
 	senders   table[Sender]
-	sessions  atomic.Uint64
 	deadlines wheel
 	metrics   *metrics
 	streams   *streamServer // nil: none
@@ -62,13 +61,8 @@ func New(o Options) (*Node, error) {
 		}
 		if o.Transport.Metrics == nil {
 			if messages.Transport.Metrics, err = transport.NewMetrics(o.Metrics); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("registering the metrics of connections: %w", err)
 			}
-		}
-	}
-	if o.Metrics != nil && messages.Transport.Metrics == nil {
-		if messages.Transport.Metrics, err = transport.NewMetrics(o.Metrics); err != nil {
-			return nil, fmt.Errorf("registering the metrics of connections: %w", err)
 		}
 	}
 	if n.messages, err = messenger.New(messages); err != nil {

@@ -194,14 +194,16 @@ func TestReattach(t *testing.T) {
 		a := anchor(t, consumer, AnchorOptions{})
 		for round := range 5 {
 			s := w.begin(t, producer, a)
+			send(t, s, 1, round*10, round*10+1)
+			receive(t, a, 1, round*10, round*10+1) // so that a ticket's stream has begun
 			if _, err := producer.Attach(t.Context(), a.Handle()); !errors.Is(err, ErrRefused) {
 				t.Errorf("a second attach: %v", err)
 			}
-			send(t, s, 1, round*10, round*10+10)
+			send(t, s, 1, round*10+1, round*10+10)
 			if err := s.Detach(); err != nil {
 				t.Fatal(err)
 			}
-			receive(t, a, 1, round*10, round*10+10)
+			receive(t, a, 1, round*10+1, round*10+10)
 			wantEnd(t, a, ErrDetached)
 		}
 		a.Close()

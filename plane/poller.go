@@ -204,17 +204,16 @@ func (a *Anchor) claim() bool {
 	}
 }
 
-// drain tells all that waits in an anchor.
+// drain tells all that waits in an anchor. What comes meanwhile has it served once more.
 func (p *Poller) drain(s *server, a *Anchor, f *mux.Frames) {
-	for a.inbox.Take(f) {
-		for {
-			frame, tag, ok := f.Next()
-			if !ok {
-				break
-			}
-			s.steps.Add(1)
-			p.handle(a, a.event(frame, tag))
+	a.inbox.Take(f)
+	for {
+		frame, tag, ok := f.Next()
+		if !ok {
+			break
 		}
-		a.tellDrained()
+		s.steps.Add(1)
+		p.handle(a, a.event(frame, tag))
 	}
+	a.tellDrained()
 }

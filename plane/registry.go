@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 )
@@ -10,8 +11,7 @@ import (
 // parts is how many locks a table has, so that many streams may begin and end at once.
 const parts = 16
 
-// table finds what a peer names by a number. Numbers count from 1 and are never used
-// again.
+// table finds what a peer names by a number.
 type table[T any] struct {
 	last atomic.Uint64
 	size atomic.Int64
@@ -22,7 +22,12 @@ type table[T any] struct {
 	}
 }
 
+// next counts from 1.
 func (t *table[T]) next() uint64 { return t.last.Add(1) }
+
+// secret is a number for anchors and sessions, never 0 and without wire.MPSCBit. Whoever
+// knows it may begin or end a stream, so it must not be found by counting.
+func secret() uint64 { return rand.Uint64N(1<<63-1) + 1 }
 
 func (t *table[T]) add(id uint64, v *T) {
 	p := &t.part[id%parts]

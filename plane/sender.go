@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/velo-agent/velo-agent/plane/mux"
 	"github.com/velo-agent/velo-agent/plane/wire"
@@ -29,6 +30,7 @@ type outlet interface {
 type Sender struct {
 	n    *Node
 	id   uint64
+	to   wire.WorkerID // who consumes; nobody else may stop it
 	out  outlet
 	key  string
 	over bool // it was ended here
@@ -38,8 +40,8 @@ type Sender struct {
 	err     error         // why the consumer or the connection ended it
 	stop    chan struct{} // nil: nobody asked yet; likewise
 	done    chan struct{}
-	feeder  *Feeder
-	early   bool // there was room before there was a feeder
+	feeder  atomic.Pointer[Feeder]
+	early   atomic.Bool // there was room before there was a feeder
 }
 
 // carry gives the sender its outlet.
@@ -75,7 +77,7 @@ func (s *Sender) Transport() string { return s.key }
 func (s *Sender) Send(ctx context.Context, b []byte) error {
 	for {
 		err := s.out.Item(b)
-		if err == nil || !errors.Is(err, ErrWouldBlock) {
+		if err != ErrWouldBlock { // as it is, never wrapped
 			return s.told(err)
 		}
 		if err := s.out.Wait(ctx); err != nil {
@@ -104,7 +106,7 @@ func (s *Sender) SendError(ctx context.Context, text string) error {
 
 func (s *Sender) told(err error) error {
 	switch {
-	case err == nil:
+	case err == nil || err == ErrWouldBlock:
 	case errors.Is(err, mux.ErrEnded):
 		return ErrClosed
 	case errors.Is(err, ErrCancelled), errors.Is(err, ErrPeerLost):
@@ -217,13 +219,14 @@ func (s *Sender) onEnd(err error) {
 
 // onRoom runs with locks of the mux held.
 func (s *Sender) onRoom() {
-	s.mu.Lock()
-	f := s.feeder
-	s.early = s.early || f == nil
-	s.mu.Unlock()
-	if f != nil {
-		f.add(s)
+	f := s.feeder.Load()
+	if f == nil {
+		s.early.Store(true)
+		if f = s.feeder.Load(); f == nil || !s.early.Swap(false) {
+			return
+		}
 	}
+	f.add(s)
 }
 
 func (s *Sender) hooks() mux.Hooks {
@@ -240,11 +243,8 @@ type Feeder struct {
 
 // Add has the feeder tell of s from now on.
 func (f *Feeder) Add(s *Sender) {
-	s.mu.Lock()
-	s.feeder = f
-	early := s.early
-	s.mu.Unlock()
-	if early {
+	s.feeder.Store(f)
+	if s.early.Swap(false) {
 		f.add(s)
 	}
 }

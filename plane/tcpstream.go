@@ -83,7 +83,7 @@ func (n *Node) serveStreams() (*streamServer, error) {
 
 // expect opens a session for a producer that will dial.
 func (s *streamServer) expect(a *Anchor, sender uint64) (session uint64) {
-	session = s.n.sessions.Add(1)
+	session = secret()
 	s.mu.Lock()
 	s.expected[session] = expectation{a, sender}
 	s.mu.Unlock()

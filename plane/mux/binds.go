@@ -41,7 +41,8 @@ func (b *binds) claim(anchor, session uint64, s *inSlot) (bind *Bind, stop bool)
 	}
 	delete(*wait, pair{anchor, session})
 	s.bind = bind
-	s.tag = bind.Inbox.add(s)
+	s.inbox = bind.Inbox
+	s.tag = s.inbox.add(s)
 	bind.slot = s
 	return bind, bind.stop
 }

@@ -7,17 +7,25 @@ import (
 	"sync"
 )
 
-// Slot buffers beyond smallBuffer come from pools of a few sizes and go back as soon as
-// they are drained, so that a stream at rest holds little.
+// Slot buffers beyond smallBuffer come from a few lists by size and go back as soon as
+// they are drained, so that a stream at rest holds little. The lists are no sync.Pool:
+// each collection would empty it, and the next records would allocate.
 const (
 	smallBuffer = 512
-	class0      = 1 << 10
-	class1      = 4 << 10
-	class2      = 16 << 10
-	class3      = 64 << 10
+	// mostSpare bounds the bytes that a list keeps.
+	mostSpare = 16 << 20
 )
 
-var pools [4]sync.Pool
+var sizes = [...]int{1 << 10, 4 << 10, 16 << 10, 64 << 10}
+
+// spares are free buffers of one size.
+type spares struct {
+	mu   sync.Mutex
+	list [][]byte
+	_    [32]byte // each on a cache line of its own
+}
+
+var lists [len(sizes)]spares
 
 // newBuffer returns an empty buffer of at least n bytes.
 func newBuffer(n int) []byte {
@@ -26,41 +34,55 @@ func newBuffer(n int) []byte {
 		return make([]byte, 0, smallBuffer/2)
 	case n <= smallBuffer:
 		return make([]byte, 0, smallBuffer)
-	case n <= class0:
-		if b, ok := pools[0].Get().(*[class0]byte); ok {
-			return b[:0]
+	}
+	for i, size := range sizes {
+		if n <= size {
+			if b := lists[i].take(); b != nil {
+				return b
+			}
+			return make([]byte, 0, size)
 		}
-		return make([]byte, 0, class0)
-	case n <= class1:
-		if b, ok := pools[1].Get().(*[class1]byte); ok {
-			return b[:0]
-		}
-		return make([]byte, 0, class1)
-	case n <= class2:
-		if b, ok := pools[2].Get().(*[class2]byte); ok {
-			return b[:0]
-		}
-		return make([]byte, 0, class2)
-	case n <= class3:
-		if b, ok := pools[3].Get().(*[class3]byte); ok {
-			return b[:0]
-		}
-		return make([]byte, 0, class3)
 	}
 	return make([]byte, 0, 1<<bits.Len(uint(n-1))) // it grows by doubling
 }
 
 // freeBuffer gives b back. Its owner must not use it any more.
 func freeBuffer(b []byte) {
-	switch cap(b) {
-	case class0:
-		pools[0].Put((*[class0]byte)(b[:class0]))
-	case class1:
-		pools[1].Put((*[class1]byte)(b[:class1]))
-	case class2:
-		pools[2].Put((*[class2]byte)(b[:class2]))
-	case class3:
-		pools[3].Put((*[class3]byte)(b[:class3]))
+	for i, size := range sizes {
+		if cap(b) == size {
+			lists[i].give(b[:0], mostSpare/size)
+			return
+		}
+	}
+}
+
+func (l *spares) take() (b []byte) {
+	l.mu.Lock()
+	if last := len(l.list) - 1; last >= 0 {
+		b, l.list[last] = l.list[last], nil
+		l.list = l.list[:last]
+	}
+	l.mu.Unlock()
+	return b
+}
+
+func (l *spares) give(b []byte, most int) {
+	l.mu.Lock()
+	if len(l.list) < most {
+		l.list = append(l.list, b)
+	}
+	l.mu.Unlock()
+}
+
+// forgetSpares lets half of each list go.
+func forgetSpares() {
+	for i := range lists {
+		l := &lists[i]
+		l.mu.Lock()
+		keep := len(l.list) / 2
+		clear(l.list[keep:])
+		l.list = l.list[:keep]
+		l.mu.Unlock()
 	}
 }
 

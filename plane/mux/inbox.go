@@ -28,12 +28,17 @@ type Inbox struct {
 	parked  bool // a goroutine waits on wake
 	closed  bool // nobody will take any more
 	sources []drainer
-	free    []uint32 // unused tags
-	leaving []uint32 // of sources that have left: frames of theirs may be here,
-	taken   []uint32 // or in what was taken last
-	wake    chan struct{}
 	poller  *Poller
+	tags    *tags // nil: one source after another needs none
+	wake    chan struct{}
 	Owner   any // what the consumer is; set before the inbox is bound
+}
+
+// tags are those of sources that are gone.
+type tags struct {
+	free    []uint32
+	leaving []uint32 // frames of these may be in the inbox,
+	taken   []uint32 // and of these in what was taken last
 }
 
 // frameHead is the length of a frame and its tag, each as 4 bytes.
@@ -43,9 +48,10 @@ const frameHead = 8
 func (b *Inbox) add(d drainer) uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n := len(b.free); n > 0 {
-		tag := b.free[n-1]
-		b.free = b.free[:n-1]
+	if t := b.tags; t != nil && len(t.free) > 0 {
+		last := len(t.free) - 1
+		tag := t.free[last]
+		t.free = t.free[:last]
 		b.sources[tag] = d
 		return tag
 	}
@@ -113,11 +119,11 @@ func (f *Frames) Next() (frame []byte, tag uint32, ok bool) {
 func (b *Inbox) Take(f *Frames) bool {
 	b.mu.Lock()
 	b.woken = false
-	if len(b.leaving)+len(b.taken) > 0 {
-		for _, tag := range b.taken {
+	if t := b.tags; t != nil && len(t.leaving)+len(t.taken) > 0 {
+		for _, tag := range t.taken {
 			b.forget(tag)
 		}
-		b.leaving, b.taken = b.taken[:0], b.leaving
+		t.leaving, t.taken = t.taken[:0], t.leaving
 	}
 	spare := f.buf[:0]
 	if cap(spare) > smallBuffer {
@@ -140,7 +146,7 @@ func (b *Inbox) Empty() bool {
 // Drained says that so many frames of a source were used.
 func (b *Inbox) Drained(tag uint32, records, bytes int) {
 	b.mu.Lock()
-	d := b.sources[tag]
+	d := b.from(tag)
 	b.mu.Unlock()
 	if d != nil {
 		d.drained(records, bytes)
@@ -151,8 +157,16 @@ func (b *Inbox) Drained(tag uint32, records, bytes int) {
 func (b *Inbox) Source(tag uint32) any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d := b.sources[tag]; d != nil {
+	if d := b.from(tag); d != nil {
 		return d.source()
+	}
+	return nil
+}
+
+// from is the source with the tag, nil where it was forgotten. The lock is held.
+func (b *Inbox) from(tag uint32) drainer {
+	if int(tag) < len(b.sources) {
+		return b.sources[tag]
 	}
 	return nil
 }
@@ -168,15 +182,26 @@ func (b *Inbox) Release(tag uint32) {
 func (b *Inbox) leave(tag uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.leaving = append(b.leaving, tag)
+	if b.tags == nil {
+		b.tags = &tags{}
+	}
+	b.tags.leaving = append(b.tags.leaving, tag)
 }
 
 // forget frees a tag. The lock is held.
 func (b *Inbox) forget(tag uint32) {
-	if b.sources[tag] != nil {
-		b.sources[tag] = nil
-		b.free = append(b.free, tag)
+	if b.from(tag) == nil {
+		return
 	}
+	b.sources[tag] = nil
+	if int(tag) == len(b.sources)-1 { // the only one, most likely
+		b.sources = b.sources[:tag]
+		return
+	}
+	if b.tags == nil {
+		b.tags = &tags{}
+	}
+	b.tags.free = append(b.tags.free, tag)
 }
 
 // Wait returns when there may be something to take, or with ctx's error.

@@ -223,13 +223,13 @@ func (s *inSlot) spend() bool { return s.credit.Add(-1) >= 0 }
 // put appends a frame to the inbox; a consumer that is gone ends the slot.
 func (p *Peer) put(s *inSlot, frame []byte) {
 	s.buffered.Add(int64(len(frame)))
-	wake, ok := s.bind.Inbox.push(s.tag, frame)
+	wake, ok := s.inbox.push(s.tag, frame)
 	if !ok {
 		p.refuse(s, wire.UnknownSlot)
 		return
 	}
 	if wake {
-		p.in.woken = append(p.in.woken, s.bind.Inbox)
+		p.in.woken = append(p.in.woken, s.inbox)
 	}
 }
 
@@ -417,7 +417,7 @@ func (p *Peer) cancelled(s *inSlot) {
 	}
 	if !s.terminal {
 		s.terminal = true // nobody is to be told
-		s.bind.Inbox.leave(s.tag)
+		s.inbox.leave(s.tag)
 	}
 	p.ask(s, wire.Cancel)
 	p.retire(s)

@@ -241,14 +241,17 @@ func TestPing(t *testing.T) {
 // TestEvict forgets peers that nobody uses.
 func TestEvict(t *testing.T) {
 	m, l := solo(t, Options{MaxPeers: 1})
+	if _, err := m.Peer(99, wire.V2); err != nil || m.peers[producer] != nil {
+		t.Fatalf("one that nobody uses does not make room: %v", err)
+	}
+	box := bound(m, 2)
+	m.Batch(producer, batched(1, 0, opens(slot(0, 0), 1)))
 	_, err := m.Peer(99, wire.V2)
 	wants(t, "one peer too many", err, ErrTooMany)
 	m.Batch(99, batched(1, 0))
 	if len(m.peers) != 1 {
 		t.Error("a batch makes a peer too many")
 	}
-	box := bound(m, 2)
-	m.Batch(producer, batched(1, 0, opens(slot(0, 0), 1)))
 	o := produces(t, m, l, 1, Terms{Credit: 1}, Hooks{})[0]
 	old := m.peers[producer]
 	epoch := old.out.epoch

@@ -147,7 +147,7 @@ func (m *Mux) Peer(w wire.WorkerID, v wire.Version) (*Peer, error) {
 		return nil, ErrClosed
 	case m.peers[w] != nil:
 		return m.peers[w], nil
-	case len(m.peers) >= m.opts.MaxPeers:
+	case len(m.peers) >= m.opts.MaxPeers && !m.forgetOne():
 		return nil, fmt.Errorf("%w peers: %d", ErrTooMany, len(m.peers))
 	}
 	if v == 0 {
@@ -214,12 +214,12 @@ func (m *Mux) Stop(b *Bind) {
 
 // Close ends every stream and every link.
 func (m *Mux) Close() {
-	m.stop()
-	m.wg.Wait()
 	m.mu.Lock()
 	peers := m.peers
 	m.peers, m.closed = map[wire.WorkerID]*Peer{}, true
 	m.mu.Unlock()
+	m.stop()
+	m.wg.Wait()
 	for _, p := range peers {
 		p.end()
 	}

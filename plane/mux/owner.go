@@ -28,25 +28,27 @@ type Hooks struct {
 }
 
 // Owner is the producer's end of a slot. One goroutine at a time may send and Wait; the
-// other methods may be called by any.
+// other methods may be called by any. What each record touches comes first, within one
+// line of the processor's cache.
 type Owner struct {
-	p     *Peer
-	id    wire.SlotID
-	terms Terms
-	hooks Hooks
+	p  *Peer
+	id wire.SlotID
 
 	// Guarded by p.out.mu.
 	seq    uint32
 	credit uint32
-	err    error  // why nothing can be sent
-	spell  bool   // out of credit, and counted
-	beaten bool   // something was sent since the last look at it
 	beatIn uint32 // ticks until the next look
+	err    error  // why nothing can be sent
+	beaten bool   // something was sent since the last look at it
+	spell  bool   // out of credit, and counted
+	wants  bool   // refused: the hook or the channel is told of room
+	queued bool   // among p.out.waiting
 	left   bool   // its terminal was written, or lost with lost
 	lost   error
-	wants  bool // refused: the hook or the channel is told of room
-	queued bool // among p.out.waiting
 	wake   chan struct{}
+
+	terms Terms
+	hooks Hooks
 }
 
 // Peer is where the stream goes.

@@ -8,25 +8,29 @@ import (
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
-// inSlot is the consumer's end of a slot.
+// inSlot is the consumer's end of a slot. What each record touches comes first, within
+// one line of the processor's cache.
 type inSlot struct {
-	p    *Peer
-	id   wire.SlotID
-	bind *Bind
-	tag  uint32
+	p     *Peer
+	inbox *Inbox // the bind's
+	id    wire.SlotID
+	tag   uint32
 
 	// Of the reader, guarded by p.in.mu.
 	next     uint32 // the number that the next record has
+	heard    uint32 // the tick at which a record had its turn
 	terminal bool   // one was delivered
 	gone     bool
-	hold     map[uint32]held
-	held     int    // bytes in hold
-	heard    uint32 // the tick at which a record had its turn
-	suspect  uint32 // since when records of it are missing, or may be lost; 0: none are
 
 	credit   atomic.Int32 // records that the owner may still send
 	taken    atomic.Int32 // records that the consumer took, not granted again
 	buffered atomic.Int64 // bytes in the inbox
+
+	// Of the reader too.
+	hold    map[uint32]held // nil: nothing is
+	held    int             // bytes in hold
+	suspect uint32          // since when records of it are missing, or may be lost; 0: none are
+	bind    *Bind
 }
 
 // held is a record that came before its turn. body is a copy.

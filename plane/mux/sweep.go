@@ -9,6 +9,9 @@ import (
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
+// forgetTicks is how often spare buffers are let go: what is in use finds new ones.
+const forgetTicks = uint32(10 * time.Second / Tick)
+
 // sweep looks after all peers, once a tick, until ctx ends: heartbeats, silence, credit
 // that nobody returned, peers that are no longer needed.
 func (m *Mux) sweep(ctx context.Context) {
@@ -22,6 +25,9 @@ func (m *Mux) sweep(ctx context.Context) {
 		case <-tick.C:
 		}
 		now := m.tick.Add(1)
+		if now%forgetTicks == 0 {
+			forgetSpares()
+		}
 		m.mu.RLock()
 		peers = peers[:0]
 		for _, p := range m.peers {
@@ -156,12 +162,33 @@ func (p *Peer) judge(now, silence uint32) {
 func (m *Mux) evict(p *Peer, now uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if now-p.used.Load() > idleTicks {
+		m.forget(p)
+	}
+}
+
+// forgetOne makes room for a newcomer: else whoever names many workers would keep it out.
+// It looks at some peers; map order is random. The lock is held.
+func (m *Mux) forgetOne() bool {
+	looks := 64
+	for _, p := range m.peers {
+		if m.forget(p) {
+			return true
+		}
+		if looks--; looks == 0 {
+			break
+		}
+	}
+	return false
+}
+
+// forget takes a peer out that has no stream and nothing to write. The lock is held.
+func (m *Mux) forget(p *Peer) bool {
 	p.in.mu.Lock()
 	defer p.in.mu.Unlock()
 	p.out.mu.Lock()
 	e := &p.out
-	used := now-p.used.Load() <= idleTicks || p.in.live > 0 || len(e.owners) > len(e.free) ||
-		e.stage != nil || len(e.sealed) > 0 || e.writing != nil
+	used := p.in.live > 0 || len(e.owners) > len(e.free) || e.stage != nil || len(e.sealed) > 0 || e.writing != nil
 	if !used {
 		e.closed, p.in.closed = true, true
 		delete(m.peers, p.worker)
@@ -169,8 +196,9 @@ func (m *Mux) evict(p *Peer, now uint32) {
 	p.out.mu.Unlock()
 	if !used {
 		p.stopTimers()
-		p.m.wg.Go(p.link.Close) // it waits for its writer, which may be in Take
+		m.wg.Go(p.link.Close) // it waits for its writer, which may be in Take
 	}
+	return !used
 }
 
 func (p *Peer) stopTimers() {
