@@ -33,7 +33,7 @@ func (n *Node) Attach(ctx context.Context, h wire.Handle) (*Sender, error) {
 		err = n.attachRemote(ctx, s, h)
 		n.metrics.attachRTT.WithLabelValues(outcome(err), scheme(s.key, err)).Observe(time.Since(begun).Seconds())
 	}
-	n.metrics.operation("open", scheme(s.key, err), begun, err)
+	n.metrics.open(scheme(s.key, err), begun, err)
 	if err != nil {
 		n.senders.remove(s.id)
 		return nil, fmt.Errorf("attaching to %s: %w", h, err)
@@ -102,7 +102,7 @@ func (n *Node) openSlot(s *Sender, h wire.Handle, v wire.Version, a *wire.Attach
 		Anchor: h.Lo, Session: a.RoutingSessionID, Credit: a.InitialCredit, Version: v,
 		Beat: mux.Ticks(time.Duration(a.HeartbeatIntervalMS) * time.Millisecond),
 	}
-	o, err := p.Open(terms, s.hooks())
+	o, err := p.Open(terms, (*told)(s))
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 
@@ -120,4 +121,36 @@ func feed(b *testing.B, ctx context.Context, senders []*Sender, feeder *Feeder, 
 			}
 		}
 	}
+}
+
+// BenchmarkLifeCycle is a whole stream of one record on one node.
+func BenchmarkLifeCycle(b *testing.B) {
+	n := node(b, Options{})
+	ctx := b.Context()
+	record := make([]byte, 160)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			a, err := n.NewAnchor(AnchorOptions{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			s, err := n.Attach(ctx, a.Handle())
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := s.Send(ctx, record); err != nil {
+				b.Fatal(err)
+			}
+			if err := s.Finalize(); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := a.Recv(ctx); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := a.Recv(ctx); err != io.EOF {
+				b.Fatal(err)
+			}
+		}
+	})
 }

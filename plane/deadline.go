@@ -5,6 +5,7 @@ package plane
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,6 +15,7 @@ import (
 // with a million, and nothing stale stays behind.
 type wheel struct {
 	begun time.Time
+	now   atomic.Int64 // seconds since then, as they were looked at last
 	part  [parts]wheelPart
 }
 
@@ -28,8 +30,8 @@ type wheelPart struct {
 // links put an anchor into a list. Guarded by the part's lock.
 type links struct {
 	next, prev *Anchor
-	second     int64 // of the deadline, since the wheel began
-	waits      bool
+	second     int64       // of the deadline, since the wheel began
+	waits      atomic.Bool // written under the lock alone
 }
 
 // lookEvery is how often deadlines are looked at.
@@ -39,23 +41,34 @@ func (w *wheel) of(a *Anchor) *wheelPart { return &w.part[a.id%parts] }
 
 // set has a's deadline be in d from now; negative or 0: it has none.
 func (w *wheel) set(a *Anchor, d time.Duration) {
+	if d <= 0 {
+		w.clear(a)
+		return
+	}
 	p := w.of(a)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unlink(a)
-	if d <= 0 {
-		return
-	}
-	a.links.second = int64((time.Since(w.begun) + d + lookEvery - 1) / lookEvery)
+	// The clock is up to a look old, so one more.
+	a.links.second = w.now.Load() + int64((d+lookEvery-1)/lookEvery) + 1
 	p.link(a)
 }
 
-func (w *wheel) clear(a *Anchor) { w.set(a, 0) }
+func (w *wheel) clear(a *Anchor) {
+	if !a.links.waits.Load() {
+		return // most are cleared twice
+	}
+	p := w.of(a)
+	p.mu.Lock()
+	p.unlink(a)
+	p.mu.Unlock()
+}
 
 func (p *wheelPart) link(a *Anchor) {
 	l := &a.links
 	head := &p.lists[l.second%wheelSeconds]
-	l.next, l.prev, l.waits = *head, nil, true
+	l.next, l.prev = *head, nil
+	l.waits.Store(true)
 	if *head != nil {
 		(*head).links.prev = a
 	}
@@ -64,7 +77,7 @@ func (p *wheelPart) link(a *Anchor) {
 
 func (p *wheelPart) unlink(a *Anchor) {
 	l := &a.links
-	if !l.waits {
+	if !l.waits.Load() {
 		return
 	}
 	if l.prev != nil {
@@ -75,7 +88,8 @@ func (p *wheelPart) unlink(a *Anchor) {
 	if l.next != nil {
 		l.next.links.prev = l.prev
 	}
-	l.next, l.prev, l.waits = nil, nil, false
+	l.next, l.prev = nil, nil
+	l.waits.Store(false)
 }
 
 // run hands anchors whose deadline has passed to expired, until ctx ends.
@@ -91,6 +105,7 @@ func (w *wheel) run(ctx context.Context, expired func(*Anchor)) {
 		case <-tick.C:
 		}
 		now := int64(time.Since(w.begun) / lookEvery)
+		w.now.Store(now)
 		for ; looked <= now; looked++ {
 			for i := range w.part {
 				p := &w.part[i]

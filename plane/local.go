@@ -24,7 +24,7 @@ func (n *Node) attachLocal(s *Sender, h wire.Handle) error {
 			return fmt.Errorf("%w: reached max_senders limit %d", ErrRefused, a.opts.MaxSenders)
 		}
 		src := a.addSource(wire.Handle{})
-		src.local = n.mux.NewLocal(&a.inbox, src.id, s.hooks())
+		src.local = n.mux.NewLocal(&a.inbox, src.id, (*told)(s))
 		s.carry(src.local, "")
 		return nil
 	case a.state == prebound && a.n.mux.Release(a.bind):
@@ -54,7 +54,7 @@ func (n *Node) openLocal(s *Sender, h wire.Handle, session uint64) error {
 
 // beginLocal begins the stream. The lock is held.
 func (a *Anchor) beginLocal(s *Sender) {
-	a.local = a.n.mux.NewLocal(&a.inbox, nil, s.hooks())
+	a.local = a.n.mux.NewLocal(&a.inbox, nil, (*told)(s))
 	s.carry(a.local, "")
 	a.state, a.claimed = attached, true
 	a.n.deadlines.clear(a)

@@ -78,7 +78,7 @@ func (s *Sender) Send(ctx context.Context, b []byte) error {
 	for {
 		err := s.out.Item(b)
 		if err != ErrWouldBlock { // as it is, never wrapped
-			return s.told(err)
+			return s.explain(err)
 		}
 		if err := s.out.Wait(ctx); err != nil {
 			return err
@@ -88,7 +88,7 @@ func (s *Sender) Send(ctx context.Context, b []byte) error {
 
 // TrySend is Send, but returns ErrWouldBlock where Send would wait. The Feeder then tells
 // when to try again.
-func (s *Sender) TrySend(b []byte) error { return s.told(s.out.Item(b)) }
+func (s *Sender) TrySend(b []byte) error { return s.explain(s.out.Item(b)) }
 
 // SendError sends an error of the application; the stream goes on.
 func (s *Sender) SendError(ctx context.Context, text string) error {
@@ -96,7 +96,7 @@ func (s *Sender) SendError(ctx context.Context, text string) error {
 	for {
 		err := s.out.Frame(frame)
 		if err == nil || !errors.Is(err, ErrWouldBlock) {
-			return s.told(err)
+			return s.explain(err)
 		}
 		if err := s.out.Wait(ctx); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (s *Sender) SendError(ctx context.Context, text string) error {
 	}
 }
 
-func (s *Sender) told(err error) error {
+func (s *Sender) explain(err error) error {
 	switch {
 	case err == nil || err == ErrWouldBlock:
 	case errors.Is(err, mux.ErrEnded):
@@ -140,7 +140,7 @@ func (s *Sender) finish(terminal []byte) error {
 	}
 	s.over = true
 	s.n.senders.remove(s.id)
-	return s.told(s.out.Finish(terminal))
+	return s.explain(s.out.Finish(terminal))
 }
 
 // Retired waits until all that was sent has left this process, after the stream was ended.
@@ -229,9 +229,12 @@ func (s *Sender) onRoom() {
 	f.add(s)
 }
 
-func (s *Sender) hooks() mux.Hooks {
-	return mux.Hooks{Stop: s.onStop, End: s.onEnd, Room: s.onRoom}
-}
+// told is a Sender as the mux sees it.
+type told Sender
+
+func (t *told) OnStop()         { (*Sender)(t).onStop() }
+func (t *told) OnEnd(err error) { (*Sender)(t).onEnd(err) }
+func (t *told) OnRoom()         { (*Sender)(t).onRoom() }
 
 // Feeder gathers senders that may send again after ErrWouldBlock, or whose stream has
 // ended, for one goroutine that feeds many. The zero value is ready.

@@ -246,9 +246,7 @@ func (o *Owner) tell() {
 		default: // it was told already and has not looked
 		}
 	}
-	if o.hooks.Room != nil {
-		o.hooks.Room()
-	}
+	o.hooks.OnRoom()
 }
 
 // open gives o a slot and stages its open. The lock is held.

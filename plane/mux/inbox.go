@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/binary"
 	"sync"
+
+	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
 // drainer is the producer's side of what is in an inbox: a slot, or a sender of this
@@ -66,17 +68,39 @@ func (b *Inbox) push(tag uint32, frame []byte) (wake, ok bool) {
 		b.mu.Unlock()
 		return false, false
 	}
-	if need := frameHead + len(frame); cap(b.buf)-len(b.buf) < need {
+	b.buf = append(b.head(tag, len(frame)), frame...)
+	wake = b.pushed()
+	b.mu.Unlock()
+	return wake, true
+}
+
+// pushItem is push of an item of msgpack bin, which is made in place.
+func (b *Inbox) pushItem(tag uint32, item []byte) (wake, ok bool) {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return false, false
+	}
+	b.buf = wire.AppendItemBytes(b.head(tag, wire.ItemBytesLen(len(item))), item)
+	wake = b.pushed()
+	b.mu.Unlock()
+	return wake, true
+}
+
+// head makes room for a frame of n bytes and appends what is before it. The lock is held.
+func (b *Inbox) head(tag uint32, n int) []byte {
+	if need := frameHead + n; cap(b.buf)-len(b.buf) < need {
 		b.buf = grow(b.buf, need)
 	}
-	b.buf = binary.LittleEndian.AppendUint32(b.buf, uint32(len(frame)))
-	b.buf = binary.LittleEndian.AppendUint32(b.buf, tag)
-	b.buf = append(b.buf, frame...)
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b.buf, uint32(n)), tag)
+}
+
+// pushed reports whether the consumer has to be told. The lock is held.
+func (b *Inbox) pushed() (wake bool) {
 	b.n++
 	wake = !b.woken
 	b.woken = true
-	b.mu.Unlock()
-	return wake, true
+	return wake
 }
 
 // tell wakes who waits for the inbox.

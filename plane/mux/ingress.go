@@ -431,9 +431,7 @@ func (p *Peer) ownerEnds(id wire.SlotID) {
 		return
 	}
 	e.release(o, ErrCancelled)
-	if o.hooks.End != nil {
-		p.in.told = append(p.in.told, func() { o.hooks.End(ErrCancelled) })
-	}
+	p.in.told = append(p.in.told, func() { o.hooks.OnEnd(ErrCancelled) })
 }
 
 func (p *Peer) lifecycle(rec *wire.Record) {
@@ -443,7 +441,7 @@ func (p *Peer) lifecycle(rec *wire.Record) {
 	case o == nil || o.terms.Session != session:
 	case action == wire.Cancel:
 		p.ownerEnds(rec.Slot)
-	case o.hooks.Stop != nil:
-		p.in.told = append(p.in.told, o.hooks.Stop)
+	default:
+		p.in.told = append(p.in.told, o.hooks.OnStop)
 	}
 }

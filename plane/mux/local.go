@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-
-	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
 // Local is a producer on the consumer's own node: it puts frames straight into the
@@ -15,20 +13,19 @@ import (
 type Local struct {
 	inbox *Inbox
 	tag   uint32
-	hooks Hooks
+	hooks Producer
 	from  any
 
-	mu      sync.Mutex
-	credit  int
-	err     error
-	wants   bool
-	wake    chan struct{}
-	scratch []byte
+	mu     sync.Mutex
+	credit int
+	err    error
+	wants  bool
+	wake   chan struct{}
 }
 
 // NewLocal begins a stream into inbox with the credit of the mux. from is what
 // Inbox.Source answers.
-func (m *Mux) NewLocal(inbox *Inbox, from any, h Hooks) *Local {
+func (m *Mux) NewLocal(inbox *Inbox, from any, h Producer) *Local {
 	l := &Local{inbox: inbox, hooks: h, from: from, credit: int(m.opts.Window)}
 	l.tag = inbox.add(l)
 	return l
@@ -48,36 +45,46 @@ func (l *Local) drained(records, _ int) {
 		}
 	}
 	l.mu.Unlock()
-	if tell && l.hooks.Room != nil {
-		l.hooks.Room()
+	if tell {
+		l.hooks.OnRoom()
 	}
 }
 
 // Item puts b as an item of msgpack bin, as Owner.Item does.
 func (l *Local) Item(b []byte) error {
-	l.scratch = wire.AppendItemBytes(l.scratch[:0], b)
-	return l.Frame(l.scratch)
+	l.mu.Lock()
+	if err := l.spend(); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	return l.put(l.inbox.pushItem(l.tag, b))
 }
 
 // Frame puts a whole stream frame that is no terminal.
 func (l *Local) Frame(frame []byte) error {
 	l.mu.Lock()
+	if err := l.spend(); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	return l.put(l.inbox.push(l.tag, frame))
+}
+
+// spend takes one credit. The lock is held.
+func (l *Local) spend() error {
 	switch {
 	case l.err != nil:
-		defer l.mu.Unlock()
 		return l.err
 	case l.credit == 0:
 		l.wants = true
-		l.mu.Unlock()
 		return ErrWouldBlock
 	}
 	l.credit--
-	return l.put(frame)
+	return nil
 }
 
-// put pushes a frame. The lock is held, so that nothing comes after End, and given back.
-func (l *Local) put(frame []byte) error {
-	wake, ok := l.inbox.push(l.tag, frame)
+// put gives back the lock, under which a frame was pushed so that none comes after End.
+func (l *Local) put(wake, ok bool) error {
 	l.mu.Unlock()
 	if !ok {
 		l.End(ErrCancelled)
@@ -97,7 +104,7 @@ func (l *Local) Finish(terminal []byte) error {
 		return l.err
 	}
 	l.err = ErrEnded
-	return l.put(terminal)
+	return l.put(l.inbox.push(l.tag, terminal))
 }
 
 // Wait is Owner.Wait.
@@ -156,9 +163,7 @@ func (l *Local) End(err error) {
 		}
 	}
 	l.mu.Unlock()
-	if l.hooks.End != nil {
-		l.hooks.End(err)
-	}
+	l.hooks.OnEnd(err)
 }
 
 // Cancelled is Owner.Cancelled.
@@ -166,7 +171,5 @@ func (l *Local) Cancelled() { l.End(ErrCancelled) }
 
 // Stop asks the producer to finish.
 func (l *Local) Stop() {
-	if l.hooks.Stop != nil {
-		l.hooks.Stop()
-	}
+	l.hooks.OnStop()
 }

@@ -19,12 +19,40 @@ type Terms struct {
 	Beat    uint32 // ticks between two heartbeats; 0: none
 }
 
-// Hooks tell a producer what the consumer wants. They run on the goroutine of a
-// connection and must not block. Each may be nil.
+// Producer is told what the consumer wants, on the goroutine of a connection. It must not
+// block.
+type Producer interface {
+	OnStop()         // finish; what is on the way is still wanted
+	OnEnd(err error) // ErrCancelled, ErrPeerLost: nothing more can be sent
+	OnRoom()         // something refused with ErrWouldBlock may be tried again; with locks held
+}
+
+// Hooks is a Producer of functions, each of which may be nil.
 type Hooks struct {
-	Stop func()          // finish; what is on the way is still wanted
-	End  func(err error) // ErrCancelled, ErrPeerLost: nothing more can be sent
-	Room func()          // something refused with ErrWouldBlock may be tried again
+	Stop func()
+	End  func(err error)
+	Room func()
+}
+
+// OnStop implements Producer.
+func (h Hooks) OnStop() {
+	if h.Stop != nil {
+		h.Stop()
+	}
+}
+
+// OnEnd implements Producer.
+func (h Hooks) OnEnd(err error) {
+	if h.End != nil {
+		h.End(err)
+	}
+}
+
+// OnRoom implements Producer.
+func (h Hooks) OnRoom() {
+	if h.Room != nil {
+		h.Room()
+	}
 }
 
 // Owner is the producer's end of a slot. One goroutine at a time may send and Wait; the
@@ -48,14 +76,14 @@ type Owner struct {
 	wake   chan struct{}
 
 	terms Terms
-	hooks Hooks
+	hooks Producer
 }
 
 // Peer is where the stream goes.
 func (o *Owner) Peer() *Peer { return o.p }
 
 // Item stages b as one item of msgpack bin, which is what Rust's Bytes are.
-// ErrWouldBlock: there is no credit or no room; Hooks.Room tells when to try again.
+// ErrWouldBlock: there is no credit or no room; Producer.OnRoom tells when to try again.
 func (o *Owner) Item(b []byte) error {
 	frame := wire.ItemBytesLen(len(b))
 	e := &o.p.out
@@ -120,10 +148,10 @@ func (o *Owner) Wait(ctx context.Context) error {
 func (o *Owner) Finish(terminal []byte) error { return o.finish(terminal, ErrEnded) }
 
 // Cancelled ends the stream because its consumer said so by other means than the mux;
-// the slot is closed in order. Hooks.End is told.
+// the slot is closed in order. Producer.OnEnd is told.
 func (o *Owner) Cancelled() {
-	if o.finish(wire.FrameDropped, ErrCancelled) == nil && o.hooks.End != nil {
-		o.hooks.End(ErrCancelled)
+	if o.finish(wire.FrameDropped, ErrCancelled) == nil {
+		o.hooks.OnEnd(ErrCancelled)
 	}
 }
 

@@ -231,9 +231,7 @@ func (p *Peer) die(cause error) {
 	ended := p.out.die(cause)
 	p.out.mu.Unlock()
 	for _, o := range ended {
-		if o.hooks.End != nil {
-			o.hooks.End(cause)
-		}
+		o.hooks.OnEnd(cause)
 	}
 }
 
@@ -249,7 +247,7 @@ func (p *Peer) Lost(err error) {
 }
 
 // Open gives a producer a slot at the peer. The open leaves at once.
-func (p *Peer) Open(t Terms, h Hooks) (*Owner, error) {
+func (p *Peer) Open(t Terms, h Producer) (*Owner, error) {
 	o := &Owner{p: p, terms: t, hooks: h, credit: t.Credit, beaten: true, beatIn: t.Beat}
 	p.out.mu.Lock()
 	if p.out.closed {

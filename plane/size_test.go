@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"runtime"
+	"testing"
+)
+
+// TestAnchorsAtRest: anchors that wait hold little memory and no goroutine. The goal for
+// unattached ones, 60 MiB for 200,000, is judged by make bench-anchor; this holds what there is.
+func TestAnchorsAtRest(t *testing.T) {
+	many := 200_000
+	if testing.Short() {
+		many = 20_000
+	}
+	for name, c := range map[string]struct {
+		ticket bool
+		most   uint64 // bytes each
+	}{"unattached": {false, 420}, "with a ticket": {true, 1 << 10}} {
+		t.Run(name, func(t *testing.T) {
+			n := node(t, Options{})
+			list := make([]*Anchor, many)
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			goroutines := runtime.NumGoroutine()
+			for i := range list {
+				a, err := n.NewAnchor(AnchorOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.ticket {
+					if _, err := a.Ticket(0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				list[i] = a
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			each := (after.HeapAlloc - before.HeapAlloc) / uint64(many)
+			t.Logf("%d bytes each, %d goroutines more", each, runtime.NumGoroutine()-goroutines)
+			if each > c.most {
+				t.Errorf("%d bytes each, want at most %d", each, c.most)
+			}
+			if more := runtime.NumGoroutine() - goroutines; more > 1 {
+				t.Errorf("%d goroutines more", more)
+			}
+			runtime.KeepAlive(list)
+		})
+	}
+}
