@@ -14,7 +14,7 @@ FOR ?= 15s
 FUZZTIME ?= 20s
 LDFLAGS := -s -w -X github.com/velo-agent/velo-agent/agent.Version=$(VERSION)
 
-.PHONY: help build demo test unit race fuzz lint format gate generate truth bench-probes scale daemon-scale soak kernels real interop deps clean
+.PHONY: help build demo test unit race fuzz lint format gate generate truth bench-probes scale daemon-scale soak kernels real bench-plane bench-anchor bench-window interop deps clean
 
 help: ## list the targets
 	@echo "velo-agent: make TARGET"
@@ -44,6 +44,7 @@ test: ## all that must pass before a commit: lint, gate, unit tests, race, short
 
 unit: ## the Go tests of every package; what needs root or a tool says so where it is missing
 	scripts/gotest unit -p 1 -short -timeout 15m ./...
+	scripts/gotest rig -C tests/rig -p 1 -short -timeout 10m ./...
 
 race: ## the packages of pure Go again, under the race detector
 	@if command -v gcc >/dev/null; then scripts/gotest race -race -short -timeout 10m $(PURE); \
@@ -94,6 +95,15 @@ kernels: ## the same programs in older kernels under qemu, and here
 
 real: build ## diagnose on real engines (llama.cpp, Dynamo), against the client's clock
 	go run ./tests/real $(ARGS)
+
+bench-plane: ## the plane beside velo and other carriers, some ten minutes (all cases: ARGS='-reps 3')
+	go run -C tests/rig . $(or $(ARGS),-short) -out ../../build/results
+
+bench-anchor: ## setting streams up: life cycles, anchors at rest, idle streams, beside velo
+	go run -C tests/rig . -anchor $(ARGS) -out ../../build/results
+
+bench-window: ## what the plane's credit window and flush policy do
+	go run ./tests/bench/window $(ARGS)
 
 interop: ## the plane against velo's own Rust nodes, both wire versions, both roles
 	scripts/build-interop

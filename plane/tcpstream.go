@@ -208,8 +208,6 @@ func (a *Anchor) beginStream(in *inStream, sender uint64, end func()) *mux.Local
 	return a.local
 }
 
-var errSilent = errors.New("nothing came for three heartbeats")
-
 // read moves frames into the inbox until the terminal; an error is any other end.
 func (in *inStream) read(ctx context.Context, a *Anchor, l *mux.Local) error {
 	r := bufio.NewReaderSize(in.c, 16<<10)

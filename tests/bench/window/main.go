@@ -25,7 +25,11 @@ import (
 func main() {
 	reps := flag.Int("reps", 5, "repetitions of each arm, interleaved")
 	each := flag.Duration("for", 2*time.Second, "the length of one repetition")
+	short := flag.Bool("short", false, "one short repetition, to see that it runs")
 	flag.Parse()
+	if *short {
+		*reps, *each = 1, 500*time.Millisecond
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	out := results.New("bench-window")
 	if err := windows(ctx, out, *reps, *each); err != nil {
