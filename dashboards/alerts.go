@@ -27,7 +27,7 @@ const (
 
 // alerts are in the order of docs/alerts.md.
 func alerts() []Rule {
-	return slices.Concat(latencyAlerts(), acceptAlerts(), hostAlerts(), agentAlerts())
+	return slices.Concat(latencyAlerts(), acceptAlerts(), hostAlerts(), agentAlerts(), planeAlerts())
 }
 
 func latencyAlerts() []Rule {

@@ -3,6 +3,7 @@
 package dashboards
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -19,12 +20,13 @@ type row struct {
 // board is one dashboard; name is its file's without .json.
 type board struct {
 	name, title, description string
-	perPort                  bool // has the variables port and model
+	perPort                  bool   // has the variables port and model
+	nodes                    string // query of the variable node; "": the agents
 	rows                     []row
 }
 
 func boards() []board {
-	return []board{node(), stages(), sockets(), agent()}
+	return []board{node(), stages(), sockets(), agent(), plane()}
 }
 
 // build makes the SDK's dashboard of b. Its uid is the same in each build.
@@ -35,7 +37,7 @@ func (b board) build() (dashboard.Dashboard, error) {
 	d := dashboard.NewDashboardBuilder(b.title).
 		Uid("velo-agent-"+b.name).Description(b.description).Tags([]string{"velo-agent"}).
 		Time("now-1h", "now").Refresh("30s").Timezone("browser").Tooltip(dashboard.DashboardCursorSyncCrosshair).
-		Variables(variables(b.perPort)).
+		Variables(b.variables()).
 		Link(dashboard.NewDashboardLinkBuilder("velo-agent").Type(dashboard.DashboardLinkTypeDashboards).
 			Tags([]string{"velo-agent"}).IncludeVars(true).KeepTime(true))
 	for _, r := range b.rows {
@@ -59,12 +61,13 @@ func (b board) build() (dashboard.Dashboard, error) {
 }
 
 // variables choose the data source and the node, and the port and the model.
-func variables(perPort bool) []cog.Builder[dashboard.VariableModel] {
+func (b board) variables() []cog.Builder[dashboard.VariableModel] {
+	nodes := cmp.Or(b.nodes, values("instance", agents))
 	all := []cog.Builder[dashboard.VariableModel]{
 		dashboard.NewDatasourceVariableBuilder("datasource").Label("Data source").Type("prometheus"),
-		choice("node", "Node", values("instance", nodes)),
+		choice("node", "Node", nodes),
 	}
-	if perPort {
+	if b.perPort {
 		all = append(all, choice("port", "Port", values("port", ports)), choice("model", "Model", values("model", models)))
 	}
 	return all

@@ -4,13 +4,18 @@ package dashboards
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/velo-agent/velo-agent/collectors"
+	"github.com/velo-agent/velo-agent/collectors/velo"
 )
 
 // A recorded series has a colon before the name, or after it, and is no family.
 var name = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
+
+// everything is every family: the agent's, and the response plane's.
+func everything() []*collectors.Family { return slices.Concat(collectors.Table, velo.Table()) }
 
 // families are the families of the table that the expressions read, in the order in
 // which they name them.
@@ -30,7 +35,7 @@ func families(exprs ...string) []*collectors.Family {
 
 // family is the row of the table that a series belongs to, nil where there is none.
 func family(series string) *collectors.Family {
-	for _, f := range collectors.Table {
+	for _, f := range everything() {
 		rest, ok := strings.CutPrefix(series, f.Name)
 		switch {
 		case !ok:

@@ -10,8 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/velo-agent/velo-agent/collectors"
 )
 
 // Pages and headings that are written elsewhere, and may not be there yet.
@@ -22,7 +20,7 @@ var writtenElsewhere = []string{
 
 func TestDocsPages(t *testing.T) {
 	done := map[string]bool{}
-	for _, f := range collectors.Table {
+	for _, f := range everything() {
 		if done[f.Docs] {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 
 // What the variables choose from.
 var (
-	nodes  = scope{}.series(collectors.BuildInfo)
+	agents = scope{}.series(collectors.BuildInfo)
 	ports  = scope{}.series(collectors.Exchanges, `instance=~"$node"`)
 	models = scope{}.series(collectors.Exchanges, `instance=~"$node"`, `port=~"$port"`)
 )

@@ -37,6 +37,9 @@ const of = "{{instance}} :{{port}} {{netns}} {{model}}"
 // is makes a matcher.
 func is(label, value string) string { return label + "=" + strconv.Quote(value) }
 
+// isNot makes a matcher of all values but those that match.
+func isNot(label, pattern string) string { return label + "!~" + strconv.Quote(pattern) }
+
 func sumOf(f collectors.Family) collectors.Family   { return part(f, "_sum") }
 func countOf(f collectors.Family) collectors.Family { return part(f, "_count") }
 func buckets(f collectors.Family) collectors.Family { return part(f, "_bucket", "le") }
@@ -53,8 +56,7 @@ func part(f collectors.Family, suffix string, labels ...string) collectors.Famil
 // series selects f.
 func (s scope) series(f collectors.Family, matchers ...string) string {
 	for _, m := range matchers {
-		label, _, _ := strings.Cut(m, "=")
-		mustHave(f, label)
+		mustHave(f, m[:strings.IndexAny(m, "!=")])
 	}
 	if s.variables {
 		chosen := []string{`instance=~"$node"`}

@@ -51,7 +51,7 @@ func recordings() []Rule {
 				past(w).rate(collectors.Exchanges)),
 		})
 	}
-	return rules
+	return append(rules, planeRecordings()...)
 }
 
 // partOf is spread where the parts are of the whole. It is never above 1: rate

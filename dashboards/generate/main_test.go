@@ -14,7 +14,7 @@ func TestWrite(t *testing.T) {
 	if err := write(folder); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"node.json", "stages.json", "sockets.json", "agent.json", "rules.yaml"} {
+	for _, name := range []string{"node.json", "stages.json", "sockets.json", "agent.json", "plane.json", "rules.yaml"} {
 		if text, err := os.ReadFile(filepath.Join(folder, name)); err != nil || len(text) == 0 {
 			t.Errorf("%s: %d bytes, %v", name, len(text), err)
 		}

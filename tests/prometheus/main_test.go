@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package prometheus holds a test: a real Prometheus scrapes real daemons, which watch
-// servers that are disturbed in every way that a family, a panel or a rule is about.
+// servers that are disturbed in every way that a family, a panel or a rule is about, and
+// nodes of the response plane, one of them hosted by a daemon.
 // Every family of the table must then have data, every panel's query and every rule's
 // expression must be executed and answer, and every alert must be seen.
 package prometheus

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/velo-agent/velo-agent/collectors"
+	"github.com/velo-agent/velo-agent/collectors/velo"
 )
 
 // accepts are what a scraper says to get each form of the page.
@@ -54,7 +55,7 @@ func (d *daemon) page(t *testing.T, form string) map[string]*dto.MetricFamily {
 }
 
 var (
-	sampleLine = regexp.MustCompile(`^(velo_agent_[a-z0-9_]+?)(?:_bucket|_count|_sum)?(?:\{(.*?)\})? [^#]*(# .*)?$`)
+	sampleLine = regexp.MustCompile(`^(velo_[a-z0-9_]+?)(?:_bucket|_count|_sum)?(?:\{(.*?)\})? [^#]*(# .*)?$`)
 	bound      = regexp.MustCompile(`,?le="[^"]*"`)
 )
 
@@ -81,7 +82,7 @@ func sampled(page string) string {
 	for line := range strings.Lines(page) {
 		family, labels, _ := parts(line)
 		switch {
-		case family != "" && chosen[family] == labels, strings.HasPrefix(line, "# ") && strings.Contains(line, " velo_agent_"), line == "# EOF\n":
+		case family != "" && chosen[family] == labels, strings.HasPrefix(line, "# ") && strings.Contains(line, " velo_"), line == "# EOF\n":
 			b.WriteString(line)
 		}
 	}
@@ -93,7 +94,7 @@ func (s *scene) testPages(t *testing.T) {
 	for form := range accepts {
 		t.Run(form, func(t *testing.T) {
 			page := s.daemon.page(t, form)
-			for _, f := range collectors.Table {
+			for _, f := range slices.Concat(collectors.Table, velo.Table()) {
 				got := page[f.Name]
 				if got == nil {
 					got = page[strings.TrimSuffix(f.Name, "_total")] // OpenMetrics' name
@@ -103,7 +104,7 @@ func (s *scene) testPages(t *testing.T) {
 				}
 				for _, m := range got.Metric {
 					wantLabels(t, f, m)
-					if h := m.GetHistogram(); form == "protobuf" && f.Type == collectors.Histogram {
+					if h := m.GetHistogram(); form == "protobuf" && f.Type == collectors.Histogram && f.Docs != velo.Docs {
 						wantSameCounts(t, f.Name, h)
 					}
 				}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/velo-agent/velo-agent/collectors"
+	"github.com/velo-agent/velo-agent/collectors/velo"
 	"github.com/velo-agent/velo-agent/dashboards"
 )
 
@@ -30,6 +31,7 @@ func TestPrometheus(t *testing.T) {
 	t.Run("exemplars", s.testExemplars)
 	t.Run("api", s.testAPI)
 	t.Run("families", func(t *testing.T) { s.testFamilies(t, left) })
+	t.Run("plane", func(t *testing.T) { s.testPlane(t, left) })
 	t.Run("queries", func(t *testing.T) { s.testQueries(t, left) })
 	t.Run("rules", func(t *testing.T) { s.testRules(t, left) })
 	t.Run("shares", s.testShares)
@@ -281,7 +283,7 @@ func (s *scene) testWaterfall(t *testing.T) {
 
 // testCounters: a counter that goes back makes any rate of it nonsense.
 func (s *scene) testCounters(t *testing.T) {
-	for _, f := range collectors.Table {
+	for _, f := range slices.Concat(collectors.Table, velo.Table()) {
 		var parts []string
 		switch f.Type {
 		case collectors.Counter:
@@ -363,7 +365,7 @@ func (s *scene) testAlerts(t *testing.T) {
 			continue
 		}
 		t.Run(r.Alert, func(t *testing.T) {
-			if why := s.lacks(r.Expr); why != "" {
+			if why := s.lacks(r.Alert + " " + r.Expr); why != "" {
 				t.Logf("it cannot be seen here: %s", why)
 				return
 			}

@@ -29,11 +29,12 @@ type scene struct {
 	ports   map[string]uint16 // of the disturbed servers, by what is wrong
 	daemon  *daemon
 	victim  *daemon // the disturbed one
+	planes  *planes // nodes of the response plane
 	classic *scraper
 	native  *scraper // scrapes protobuf; nil: this Prometheus has no native histograms
 	quiet   func()   // ends the traffic
 
-	// Families whose cause cannot be made on this machine, and why.
+	// Families and alerts whose cause cannot be made on this machine, and why.
 	lacking map[string]string
 }
 
@@ -54,13 +55,15 @@ func newScene(t *testing.T) *scene {
 		t.Skip(why)
 	}
 	s.startServers(t)
+	s.planes = newPlanes(t)
 	s.daemon = prepareDaemon(t, binary, filepath.Join(dir, "daemon"), settings{
+		"plane":      planeSettings(t, dir),
 		"watch":      settings{"engines": false, "ports": slices.Sorted(maps.Values(s.ports))},
 		"objectives": settings{"ttft": ttftObjective, "gap": gapObjective},
 		"probes":     settings{"accept": "exact"},
 	})
 	s.victim = prepareDaemon(t, binary, filepath.Join(dir, "victim"), s.victimConf(t, dir))
-	s.startScrapers(t, dir, []string{s.daemon.Listen, s.victim.Listen})
+	s.startScrapers(t, dir, append([]string{s.daemon.Listen, s.victim.Listen}, s.planes.targets...))
 	for _, d := range []*daemon{s.daemon, s.victim} {
 		d.start(t)
 	}
@@ -69,7 +72,9 @@ func newScene(t *testing.T) *scene {
 			t.Fatal(err)
 		}
 	}
+	s.planes.find(t, s.daemon.conf)
 	s.lackExactAccept(t)
+	s.lacking["VeloAgentPlaneInvariantBroken"] = "what it watches stays 0: " + unforced["velo_streaming_mux_reader_stall_total"]
 	s.startTraffic(t)
 	s.disturb(t)
 	return s
@@ -226,6 +231,7 @@ func (s *scene) startTraffic(t *testing.T) {
 	if err := x.flood(); err != nil {
 		t.Fatal(err)
 	}
+	s.planes.stream(t, x)
 }
 
 // disturb gives the second daemon more ports than it has room for, a configuration
