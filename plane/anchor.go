@@ -21,15 +21,14 @@ type Anchor struct {
 	inbox mux.Inbox
 	links links
 
-	serving atomic.Int32 // by a poller
-
 	// Of the reader.
 	frames mux.Frames
 	unread drained
 	ended  error
 
+	serving atomic.Int32 // by a poller
+	state   anchorState  // guarded by mu, as all that follows
 	mu      sync.Mutex
-	state   anchorState
 	claimed bool // the present bind was
 	stopped bool
 	session uint64
@@ -62,8 +61,8 @@ type source struct {
 
 // drained is what was read and not told yet.
 type drained struct {
-	tag            uint32
-	records, bytes int
+	tag, records uint32
+	bytes        int
 }
 
 // NewAnchor makes an anchor. Close it unless its stream was read to the end.
@@ -163,14 +162,15 @@ func (a *Anchor) Recv(ctx context.Context) ([]byte, error) {
 // RecvEvent is Recv for an anchor of many senders: each of them may end, and the others
 // go on. An error is the end of the anchor or ctx's.
 func (a *Anchor) RecvEvent(ctx context.Context) (Event, error) {
+	f := &a.frames
 	for {
-		frame, tag, ok := a.frames.Next()
+		frame, tag, ok := f.Next()
 		if !ok {
-			a.tellDrained()
+			a.tellDrained(f)
 			if a.ended != nil {
 				return Event{}, a.ended
 			}
-			if a.inbox.Take(&a.frames) {
+			if a.inbox.Take(f) {
 				continue
 			}
 			if err := a.inbox.Wait(ctx); err != nil {
@@ -181,9 +181,9 @@ func (a *Anchor) RecvEvent(ctx context.Context) (Event, error) {
 			}
 			continue
 		}
-		e := a.event(frame, tag)
+		e := a.event(f, frame, tag)
 		if a.unread.records >= readsUntold {
-			a.tellDrained()
+			a.tellDrained(f)
 		}
 		return e, nil
 	}
@@ -197,18 +197,18 @@ func (a *Anchor) Waiting() bool { return a.frames.N > 0 || !a.inbox.Empty() }
 const readsUntold = 8
 
 // event decodes the next frame and keeps account of it.
-func (a *Anchor) event(frame []byte, tag uint32) (e Event) {
+func (a *Anchor) event(f *mux.Frames, frame []byte, tag uint32) (e Event) {
 	e.read(frame)
 	if a.opts.MPSC {
 		e.Sender, _ = a.inbox.Source(tag).(uint64)
 	}
 	if e.Ends() && !(a.opts.MPSC && e.Err != nil) { // of many senders one may err, and go on
-		a.tellDrained()
+		a.tellDrained(f)
 		a.ends(&e, tag)
 		return e
 	}
 	if a.unread.tag != tag {
-		a.tellDrained()
+		a.tellDrained(f)
 		a.unread.tag = tag
 	}
 	a.unread.records++
@@ -216,10 +216,10 @@ func (a *Anchor) event(frame []byte, tag uint32) (e Event) {
 	return e
 }
 
-// tellDrained lets the credit of what was read return.
-func (a *Anchor) tellDrained() {
+// tellDrained lets the credit of what was read from f return.
+func (a *Anchor) tellDrained(f *mux.Frames) {
 	if d := &a.unread; d.records > 0 {
-		a.inbox.Drained(d.tag, d.records, d.bytes)
+		a.inbox.Drained(f, d.tag, int(d.records), d.bytes)
 		*d = drained{}
 	}
 }

@@ -207,13 +207,13 @@ func (a *Anchor) claim() bool {
 // drain tells all that waits in an anchor. What comes meanwhile has it served once more.
 func (p *Poller) drain(s *server, a *Anchor, f *mux.Frames) {
 	a.inbox.Take(f)
+	s.steps.Add(1)
 	for {
 		frame, tag, ok := f.Next()
 		if !ok {
 			break
 		}
-		s.steps.Add(1)
-		p.handle(a, a.event(frame, tag))
+		p.handle(a, a.event(f, frame, tag))
 	}
-	a.tellDrained()
+	a.tellDrained(f)
 }

@@ -52,7 +52,7 @@ func BenchmarkStreams(b *testing.B) {
 							}
 							bytes += len(frame)
 						}
-						box.Drained(tag, records, bytes)
+						box.Drained(&f, tag, records, bytes)
 						n += records
 					}
 				}

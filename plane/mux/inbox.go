@@ -119,9 +119,10 @@ func (b *Inbox) tell() {
 
 // Frames is what was taken from an inbox.
 type Frames struct {
-	buf []byte
-	off int
-	N   int // frames that are left
+	buf  []byte
+	off  int
+	N    int     // frames that are left
+	only drainer // whose they all are; nil: several
 }
 
 // Next returns the next frame and the tag of its source. The frame is valid until the
@@ -154,7 +155,10 @@ func (b *Inbox) Take(f *Frames) bool {
 		freeBuffer(spare)
 		spare = nil
 	}
-	f.buf, f.off, f.N = b.buf, 0, b.n
+	f.buf, f.off, f.N, f.only = b.buf, 0, b.n, nil
+	if len(b.sources) == 1 {
+		f.only = b.sources[0]
+	}
 	b.buf, b.n = spare, 0
 	b.mu.Unlock()
 	return f.N > 0
@@ -167,11 +171,14 @@ func (b *Inbox) Empty() bool {
 	return b.n == 0
 }
 
-// Drained says that so many frames of a source were used.
-func (b *Inbox) Drained(tag uint32, records, bytes int) {
-	b.mu.Lock()
-	d := b.from(tag)
-	b.mu.Unlock()
+// Drained says that so many frames of a source, which f has or had, were used.
+func (b *Inbox) Drained(f *Frames, tag uint32, records, bytes int) {
+	d := f.only
+	if d == nil {
+		b.mu.Lock()
+		d = b.from(tag)
+		b.mu.Unlock()
+	}
 	if d != nil {
 		d.drained(records, bytes)
 	}

@@ -218,7 +218,10 @@ func (p *Peer) admit(s *inSlot, t wire.RecordType, body []byte, paid bool) {
 }
 
 // spend takes one credit.
-func (s *inSlot) spend() bool { return s.credit.Add(-1) >= 0 }
+func (s *inSlot) spend() bool {
+	s.credit--
+	return s.credit >= 0
+}
 
 // put appends a frame to the inbox; a consumer that is gone ends the slot.
 func (p *Peer) put(s *inSlot, frame []byte) {
@@ -299,7 +302,7 @@ func (p *Peer) opened(rec *wire.Record) {
 		return
 	}
 	s := &inSlot{p: p, id: rec.Slot, next: next(rec.FrameSeq), heard: p.m.tick.Load()}
-	s.credit.Store(int32(p.m.opts.Window))
+	s.credit = int32(p.m.opts.Window)
 	b, stop := p.m.binds.claim(anchor, session, s)
 	if b == nil {
 		in.counts[dropUnknownSlot]++

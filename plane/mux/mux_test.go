@@ -36,7 +36,7 @@ func (r *reader) next(t testing.TB) (kind wire.FrameKind, body []byte) {
 	if wire.IsTerminal(frame) {
 		r.box.Release(tag)
 	} else {
-		r.box.Drained(tag, 1, len(frame))
+		r.box.Drained(&r.f, tag, 1, len(frame))
 	}
 	return kind, body
 }

@@ -140,8 +140,8 @@ func (p *Peer) collect() {
 		if s == nil || s.buffered.Load() >= int64(p.m.opts.SlotBytes) {
 			return // the rest is drained later, and tells
 		}
-		if n := min(s.taken.Swap(0), int32(p.m.opts.Window)-s.credit.Load()); n > 0 {
-			s.credit.Add(n)
+		if n := min(s.taken.Swap(0), int32(p.m.opts.Window)-s.credit); n > 0 {
+			s.credit += n
 			p.grants = append(p.grants, grant{s, uint32(n)})
 		}
 	})
@@ -190,10 +190,10 @@ func (p *Peer) addControl(b *batch) {
 	p.grants = slices.Delete(p.grants, 0, n)
 }
 
-// repost takes back credit that did not leave.
+// repost takes back credit that did not leave. The ingress is locked.
 func (p *Peer) repost(list []grant) {
 	for _, g := range list {
-		g.slot.credit.Add(-int32(g.delta))
+		g.slot.credit -= int32(g.delta)
 		g.slot.taken.Add(int32(g.delta))
 		p.dirty.add(g.slot.id.Index())
 	}
@@ -202,6 +202,7 @@ func (p *Peer) repost(list []grant) {
 
 // down ends the epoch: what was on the way is lost, and every stream that we send.
 func (p *Peer) down(err error) {
+	p.in.mu.Lock()
 	p.out.mu.Lock()
 	if w := p.out.writing; w != nil {
 		p.repost(w.grants)
@@ -212,6 +213,7 @@ func (p *Peer) down(err error) {
 	p.repost(p.grants)
 	p.grants = p.grants[:0]
 	p.out.mu.Unlock()
+	p.in.mu.Unlock()
 	p.asked.Store(false) // the sweep asks again: a link that cannot be made is not made at once again
 	p.due.Store(false)
 	p.m.opts.Metrics.EpochDeaths.Inc()

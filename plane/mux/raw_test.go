@@ -165,7 +165,7 @@ func got(b *Inbox, drain bool) string {
 			frame, tag, _ := f.Next()
 			words = append(words, show(frame))
 			if drain && !wire.IsTerminal(frame) {
-				b.Drained(tag, 1, len(frame))
+				b.Drained(&Frames{}, tag, 1, len(frame))
 			}
 		}
 	}
@@ -236,7 +236,7 @@ func (m *Mux) sound(t testing.TB) {
 				held++
 			}
 			bytes += own
-			credit := s.credit.Load()
+			credit := s.credit
 			if own != s.held || credit < 0 || credit > int32(m.opts.Window) || int(s.id.Index()) != i || s.gone {
 				t.Errorf("slot %d holds %d bytes, said to be %d, and has credit %d, gone %v", s.id, own, s.held, credit, s.gone)
 			}

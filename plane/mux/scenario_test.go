@@ -132,7 +132,7 @@ func TestMany(t *testing.T) {
 							t.Fatalf("stream %d sees %v %x", s, kind, item)
 						}
 						seen[s]++
-						box.Drained(tag, 1, len(frame))
+						box.Drained(&Frames{}, tag, 1, len(frame))
 					}
 				}
 			}

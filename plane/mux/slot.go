@@ -19,10 +19,10 @@ type inSlot struct {
 	// Of the reader, guarded by p.in.mu.
 	next     uint32 // the number that the next record has
 	heard    uint32 // the tick at which a record had its turn
+	credit   int32  // records that the owner may still send
 	terminal bool   // one was delivered
 	gone     bool
 
-	credit   atomic.Int32 // records that the owner may still send
 	taken    atomic.Int32 // records that the consumer took, not granted again
 	buffered atomic.Int64 // bytes in the inbox
 

@@ -144,7 +144,7 @@ func (p *Peer) judge(now, silence uint32) {
 		case s.heard > s.suspect:
 			s.suspect = 0
 			continue
-		case s.credit.Load() <= 0 && len(s.hold) == 0:
+		case s.credit <= 0 && len(s.hold) == 0:
 			s.suspect = now
 		case now-s.suspect > silence:
 			p.m.opts.Metrics.WatchdogFirings.Inc()
