@@ -9,7 +9,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GO_FILES := $(shell git ls-files -co --exclude-standard -- '*.go' '*.o' go.mod go.sum 2>/dev/null)
 # Where goroutines share state, or the logic is pure: the race detector is worth
 # its time here.
-PURE := ./agent/ ./attribution/ ./bpf/ladder/ ./collectors/ ./config/ ./diagnosis/ ./plane/... ./preflight/ ./privileged/ ./record/ ./top/ ./tests/results/ ./scripts/...
+PURE := ./agent/ ./attribution/ ./bpf/ladder/ ./collectors/ ./config/ ./diagnosis/ ./plane/... ./preflight/ ./privileged/ ./record/ ./top/ ./tests/plane/ ./tests/results/ ./scripts/...
 FOR ?= 15s
 FUZZTIME ?= 20s
 LDFLAGS := -s -w -X github.com/velo-agent/velo-agent/agent.Version=$(VERSION)

@@ -38,6 +38,7 @@ type egress struct {
 	due     bool     // what is staged is to be written whatever the policy
 
 	closes map[wire.SlotID]closing // of slots that we receive on, by our wish
+	said   []closing               // the last lifecycles that were written, for a lost connection
 	counts recordCounts
 }
 
@@ -62,6 +63,9 @@ const (
 	// mostQueued is how often QueueBytes may wait before no stream is opened: opens and
 	// terminals wait for nothing.
 	mostQueued = 16
+	// mostSaid bounds the lifecycles that are said again. Their session makes that safe;
+	// a close has the slot's generation alone, so it is not.
+	mostSaid = 256
 	// controlLen is the longest record about a slot that we receive on.
 	controlLen = wire.RecordHeaderLen + 9
 )
@@ -76,6 +80,19 @@ func (e *egress) note(c closing) {
 		e.closes = map[wire.SlotID]closing{}
 	}
 	e.closes[c.slot] = c
+}
+
+// keepSaid remembers the lifecycles among what was written. The lock is held.
+func (e *egress) keepSaid(list []closing) {
+	for _, c := range list {
+		if !c.asked {
+			continue
+		}
+		if len(e.said) >= mostSaid {
+			e.said = append(e.said[:0], e.said[mostSaid/2:]...)
+		}
+		e.said = append(e.said, c)
+	}
 }
 
 // room returns the batch that a record with a body of n bytes is to join, and counts it

@@ -42,7 +42,7 @@ func TestDown(t *testing.T) {
 		t.Errorf("afterwards %+v is sent", s)
 	}
 	l.down(errors.New("refused")) // the same again, before it was written
-	m.steps(t, 1)
+	m.steps(t, 2)
 	if s := l.all(t); s != "close:5.0:unknown_slot credit:0.0:1 credit:1.0:1" && s != "close:5.0:unknown_slot credit:1.0:1 credit:0.0:1" {
 		t.Errorf("afterwards %q is said", s)
 	}
@@ -77,14 +77,27 @@ func TestNoLink(t *testing.T) {
 	}
 	got(box[0], true)
 	again()
+	before := 0
 	for range 5 {
 		l.down(errors.New("refused"))
 		time.Sleep(time.Millisecond)
 		if l.kicks.Load() != told {
 			t.Error("a link that cannot be made is tried at once again")
 		}
-		m.steps(t, 1)
-		again()
+		waited := 0
+		for l.kicks.Load() == told && waited <= int(mostQuiet) {
+			m.steps(t, 1)
+			time.Sleep(time.Millisecond) // the visit's timer
+			waited++
+		}
+		if waited < before || waited > int(mostQuiet) {
+			t.Errorf("tried again after %d ticks, after %d the time before", waited, before)
+		}
+		before = waited
+		told = l.kicks.Load()
+	}
+	if n := value(m.opts.Metrics.EpochDeaths); n != 0 {
+		t.Errorf("%v epochs died, and none had begun", n)
 	}
 	if s := l.all(t); s != "credit:0.0:1" {
 		t.Errorf("said %q", s)

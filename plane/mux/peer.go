@@ -37,6 +37,9 @@ type Peer struct {
 	used   atomic.Uint32 // the tick at which somebody asked for it, or it had a slot
 	loss   atomic.Uint32 // the tick at which records may have been lost; 0: it was dealt with
 	pinged atomic.Bool   // is asked whether it lives
+
+	fails atomic.Uint32 // of the link, since something was written
+	quiet atomic.Uint32 // until this tick the sweep leaves the link alone
 }
 
 func newPeer(m *Mux, w wire.WorkerID, v wire.Version) *Peer {
@@ -108,6 +111,8 @@ func (p *Peer) Wrote([]byte) {
 	p.out.mu.Lock()
 	if b := p.out.writing; b != nil {
 		p.out.writing = nil
+		p.fails.Store(0)
+		p.out.keepSaid(b.closes)
 		b.retire(nil)
 		p.out.reuse(b)
 	}
@@ -204,6 +209,10 @@ func (p *Peer) repost(list []grant) {
 func (p *Peer) down(err error) {
 	p.in.mu.Lock()
 	p.out.mu.Lock()
+	for _, c := range p.out.said { // they may have been lost on the way
+		p.out.note(c)
+	}
+	p.out.said = nil
 	if w := p.out.writing; w != nil {
 		p.repost(w.grants)
 		for _, c := range w.closes {
@@ -212,17 +221,25 @@ func (p *Peer) down(err error) {
 	}
 	p.repost(p.grants)
 	p.grants = p.grants[:0]
+	took := p.out.seq > 0
 	p.out.mu.Unlock()
 	p.in.mu.Unlock()
-	p.asked.Store(false) // the sweep asks again: a link that cannot be made is not made at once again
+	// The sweep asks again, less and less often where the link cannot be made.
+	fails := p.fails.Add(1)
+	p.quiet.Store(p.m.tick.Load() + min(1<<min(fails, 8)/2, mostQuiet))
+	p.asked.Store(false)
 	p.due.Store(false)
-	p.m.opts.Metrics.EpochDeaths.Inc()
 	p.suspect()
-	p.die(err)
+	if p.die(err) > 0 || took {
+		p.m.opts.Metrics.EpochDeaths.Inc()
+	}
 }
 
+// mostQuiet is how many ticks the sweep leaves a link alone that cannot be made.
+const mostQuiet = uint32(5 * time.Second / Tick)
+
 // die ends the epoch and the streams that we send, and tells their producers.
-func (p *Peer) die(cause error) {
+func (p *Peer) die(cause error) (streams int) {
 	switch {
 	case cause == nil:
 		cause = ErrPeerLost
@@ -235,6 +252,7 @@ func (p *Peer) die(cause error) {
 	for _, o := range ended {
 		o.hooks.OnEnd(cause)
 	}
+	return len(ended)
 }
 
 // suspect has every slot that is open now judged: records of it may be lost.

@@ -43,11 +43,13 @@ func (m *Mux) sweep(ctx context.Context) {
 
 func (p *Peer) sweep(ctx context.Context, now uint32) {
 	owned, kick := p.beat()
-	if kick {
-		p.kick(p.m.opts.Metrics.wakesLinger)
-	}
-	if !p.dirty.empty() {
-		p.askVisit()
+	if now >= p.quiet.Load() {
+		if kick {
+			p.kick(p.m.opts.Metrics.wakesLinger)
+		}
+		if !p.dirty.empty() {
+			p.askVisit()
+		}
 	}
 	p.in.mu.Lock()
 	received, suspects := p.in.live, p.in.suspects
