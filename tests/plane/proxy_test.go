@@ -29,6 +29,7 @@ type proxy struct {
 	mu    sync.Mutex
 	lines map[*crossing]bool
 	wg    sync.WaitGroup
+	over  bool // guarded by mu: the test is
 }
 
 // passing is a frame on its way. Its parts are its own.
@@ -102,6 +103,9 @@ func newProxy(t testing.TB, to netip.AddrPort) *proxy {
 	p := &proxy{l: l, to: to, lines: map[*crossing]bool{}}
 	p.wg.Go(p.accept)
 	t.Cleanup(func() {
+		p.mu.Lock()
+		p.over = true // one that is being accepted is not known to reset yet
+		p.mu.Unlock()
 		p.refuse()
 		p.reset()
 		p.wg.Wait()
@@ -125,7 +129,11 @@ func (p *proxy) accept() {
 		x := &crossing{near.(*net.TCPConn), far.(*net.TCPConn)}
 		p.mu.Lock()
 		p.lines[x] = true
+		over := p.over
 		p.mu.Unlock()
+		if over {
+			x.close(true)
+		}
 		var both sync.WaitGroup
 		both.Go(func() { p.pump(x, x.far, x.near, true) })
 		both.Go(func() { p.pump(x, x.near, x.far, false) })
