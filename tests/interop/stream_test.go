@@ -309,7 +309,8 @@ func TestTicket(t *testing.T) {
 	first := r.produce(here.Handle(), map[string]any{"stream": 1, "records": 10, "end": "hang", "ticket": ticket})
 	r.next(first, "sent")
 	receive(t, here, 1, 0, 10, 160)
-	second := r.produce(here.Handle(), map[string]any{"stream": 2, "records": 1000, "end": "finalize", "ticket": ticket})
+	// It takes its time: a producer in haste has queued all, and is through, before it is told.
+	second := r.produce(here.Handle(), map[string]any{"stream": 2, "records": 2000, "interval_us": 1000, "end": "finalize", "ticket": ticket})
 	if e := r.next(second, "done"); e.How != "cancelled" && e.How != "failed" {
 		t.Errorf("the second user of a ticket ended with %s", e.How)
 	}
