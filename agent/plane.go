@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -95,17 +96,10 @@ func (h *planeHost) start() (*hosted, error) {
 	}
 	if f, ok := o.Discovery.(*discovery.File); ok {
 		if out.entry, err = f.Register(out.PeerInfo()); err != nil {
-			return nil, fmt.Errorf("registering the node: %w", joinClose(err, out.Node))
+			return nil, fmt.Errorf("registering the node: %w", errors.Join(err, out.Node.Close()))
 		}
 	}
 	return out, nil
-}
-
-func joinClose(err error, n *plane.Node) error {
-	if closing := n.Close(); closing != nil {
-		return fmt.Errorf("%w; %w", err, closing)
-	}
-	return err
 }
 
 // Gather implements prometheus.Gatherer.

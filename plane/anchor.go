@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -73,7 +74,7 @@ func (n *Node) NewAnchor(o AnchorOptions) (*Anchor, error) {
 	if n.anchors.size.Load() >= int64(n.opts.MaxAnchors) {
 		return nil, fmt.Errorf("%w anchors: %d", ErrTooMany, n.opts.MaxAnchors)
 	}
-	def(&o.Heartbeat, n.opts.Heartbeat)
+	o.Heartbeat = cmp.Or(o.Heartbeat, n.opts.Heartbeat)
 	if o.Unattached == 0 && !o.MPSC { // velo's anchors of many senders wait for ever
 		o.Unattached = n.opts.Unattached
 	}
@@ -100,7 +101,7 @@ func (a *Anchor) Ticket(v wire.Version) (*wire.Ticket, error) {
 	if a.opts.MPSC {
 		return nil, fmt.Errorf("%w: an anchor of many senders has none", ErrTicket)
 	}
-	def(&v, wire.V2)
+	v = cmp.Or(v, wire.V2)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state != free {

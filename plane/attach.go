@@ -46,7 +46,7 @@ func scheme(key string, err error) string {
 	case err != nil:
 		return "unknown"
 	case key == "":
-		return "velo"
+		return local
 	}
 	return key
 }
@@ -191,12 +191,12 @@ func (n *Node) handleControl() {
 		handle(name, operation, func(_ wire.WorkerID, b body) ([]byte, string, error) {
 			var r wire.HandleRequest
 			if err := r.UnmarshalJSON(b); err != nil {
-				return nil, "velo", err
+				return nil, local, err
 			}
-			if a := n.anchors.get(r.Handle.Lo); a != nil && r.Handle.Hi == n.Worker() {
+			if a := n.anchor(r.Handle); a != nil {
 				f(a)
 			}
-			return null, "velo", nil
+			return null, local, nil
 		})
 	}
 	simple(wire.HandlerDetach, "detach", func(a *Anchor) { a.inject(wire.FrameDetached) })
@@ -206,31 +206,31 @@ func (n *Node) handleControl() {
 	handle(wire.HandlerMPSCDetach, "detach", func(_ wire.WorkerID, b body) ([]byte, string, error) {
 		var r wire.DetachSenderRequest
 		if err := r.UnmarshalJSON(b); err != nil {
-			return nil, "velo", err
+			return nil, local, err
 		}
-		if a := n.anchors.get(r.Handle.Lo); a != nil && r.Handle.Hi == n.Worker() {
+		if a := n.anchor(r.Handle); a != nil {
 			a.dropSender(r.SenderID)
 		}
-		return null, "velo", nil
+		return null, local, nil
 	})
 	handle(wire.HandlerAbortAttach, "", func(_ wire.WorkerID, b body) ([]byte, string, error) {
 		var r wire.AbortAttachRequest
 		if err := r.UnmarshalJSON(b); err != nil {
-			return nil, "velo", err
+			return nil, local, err
 		}
-		if a := n.anchors.get(r.Handle.Lo); a != nil && r.Handle.Hi == n.Worker() {
+		if a := n.anchor(r.Handle); a != nil {
 			a.abort(r.CancelHandle)
 		}
-		return null, "velo", nil
+		return null, local, nil
 	})
 	handle(wire.HandlerRenew, "", func(_ wire.WorkerID, b body) ([]byte, string, error) {
 		list, err := wire.ParseRenewRequest(b)
 		for _, r := range list {
-			if a := n.anchors.get(r.Handle.Lo); a != nil && r.Handle.Hi == n.Worker() {
+			if a := n.anchor(r.Handle); a != nil {
 				a.renew(r.Session)
 			}
 		}
-		return null, "velo", err
+		return null, local, err
 	})
 	for name, f := range map[string]func(*Sender){
 		wire.HandlerStreamStop:   (*Sender).onStop,
@@ -239,14 +239,22 @@ func (n *Node) handleControl() {
 		handle(name, "", func(from wire.WorkerID, b body) ([]byte, string, error) {
 			var r wire.CancelRequest
 			if err := r.UnmarshalJSON(b); err != nil {
-				return nil, "velo", err
+				return nil, local, err
 			}
 			if s := n.senders.get(r.SenderStreamID); s != nil && s.to == from {
 				f(s)
 			}
-			return null, "velo", nil
+			return null, local, nil
 		})
 	}
+}
+
+// anchor finds the one with the handle, nil where it is none of ours.
+func (n *Node) anchor(h wire.Handle) *Anchor {
+	if h.Hi != n.Worker() {
+		return nil
+	}
+	return n.anchors.get(h.Lo)
 }
 
 // granted answers an attach.
@@ -266,8 +274,8 @@ func (n *Node) granted(b []byte, mpsc bool) (reply []byte, key string, err error
 	case !h.MPSC() && mpsc:
 		return refuse("anchor %s is spsc; use %s", h, wire.HandlerAttach)
 	}
-	a := n.anchors.get(h.Lo)
-	if a == nil || h.Hi != n.Worker() {
+	a := n.anchor(h)
+	if a == nil {
 		return refuse("anchor %s not found", h)
 	}
 	key, ok := n.choose(r.TransportKeys)
@@ -308,7 +316,7 @@ func (a *Anchor) grant(r *wire.AttachRequest, key string) (*wire.AttachAnswer, e
 	case a.state == gone || a.state == late:
 		return refuse("anchor %s not found", h)
 	case a.opts.MPSC:
-		if a.opts.MaxSenders > 0 && len(a.senders) >= a.opts.MaxSenders {
+		if a.crowded() {
 			return refuse("reached max_senders limit %d", a.opts.MaxSenders)
 		}
 		s := a.addSource(r.CancelHandle)
@@ -348,6 +356,9 @@ func (a *Anchor) grant(r *wire.AttachRequest, key string) (*wire.AttachAnswer, e
 	}
 	return answer, nil
 }
+
+// crowded says that an MPSC anchor takes no more senders. The lock is held.
+func (a *Anchor) crowded() bool { return a.opts.MaxSenders > 0 && len(a.senders) >= a.opts.MaxSenders }
 
 // addSource counts one more sender of an MPSC anchor. The lock is held.
 func (a *Anchor) addSource(cancel wire.Handle) *source {

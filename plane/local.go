@@ -20,7 +20,7 @@ func (n *Node) attachLocal(s *Sender, h wire.Handle) error {
 	case a.state == gone || a.state == late:
 		return fmt.Errorf("%w: anchor %s not found", ErrRefused, h)
 	case a.opts.MPSC:
-		if a.opts.MaxSenders > 0 && len(a.senders) >= a.opts.MaxSenders {
+		if a.crowded() {
 			return fmt.Errorf("%w: reached max_senders limit %d", ErrRefused, a.opts.MaxSenders)
 		}
 		src := a.addSource(wire.Handle{})

@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -46,23 +47,16 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	def(&o.Heartbeat, DefaultHeartbeat)
-	def(&o.Unattached, DefaultUnattached)
-	def(&o.AcceptWindow, DefaultAcceptWindow)
-	def(&o.MaxAnchors, DefaultMaxAnchors)
-	def(&o.MaxSenders, DefaultMaxSenders)
+	o.Heartbeat = cmp.Or(o.Heartbeat, DefaultHeartbeat)
+	o.Unattached = cmp.Or(o.Unattached, DefaultUnattached)
+	o.AcceptWindow = cmp.Or(o.AcceptWindow, DefaultAcceptWindow)
+	o.MaxAnchors = cmp.Or(o.MaxAnchors, DefaultMaxAnchors)
+	o.MaxSenders = cmp.Or(o.MaxSenders, DefaultMaxSenders)
 	if o.Instance == (wire.InstanceID{}) {
 		o.Instance = wire.NewInstanceID()
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
-	}
-}
-
-func def[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
 	}
 }
 

@@ -74,9 +74,12 @@ func (s *Sender) Transport() string { return s.key }
 
 // Send sends a record, which the caller may use again at once. It waits while the
 // consumer has too many unread. ErrCancelled, ErrPeerLost: nothing more can be sent.
-func (s *Sender) Send(ctx context.Context, b []byte) error {
+func (s *Sender) Send(ctx context.Context, b []byte) error { return s.send(ctx, s.out.Item, b) }
+
+// send waits while put has no room for b.
+func (s *Sender) send(ctx context.Context, put func([]byte) error, b []byte) error {
 	for {
-		err := s.out.Item(b)
+		err := put(b)
 		if err != ErrWouldBlock { // as it is, never wrapped
 			return s.explain(err)
 		}
@@ -92,16 +95,7 @@ func (s *Sender) TrySend(b []byte) error { return s.explain(s.out.Item(b)) }
 
 // SendError sends an error of the application; the stream goes on.
 func (s *Sender) SendError(ctx context.Context, text string) error {
-	frame := wire.AppendError(nil, wire.SenderError, text)
-	for {
-		err := s.out.Frame(frame)
-		if err == nil || !errors.Is(err, ErrWouldBlock) {
-			return s.explain(err)
-		}
-		if err := s.out.Wait(ctx); err != nil {
-			return err
-		}
-	}
+	return s.send(ctx, s.out.Frame, wire.AppendError(nil, wire.SenderError, text))
 }
 
 func (s *Sender) explain(err error) error {

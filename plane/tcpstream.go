@@ -311,8 +311,7 @@ type outStream struct {
 	count int
 	last  bool // the terminal is in the buffer
 	err   error
-	wake  chan struct{}
-	wants bool
+	room  mux.Room
 	lost  error // what ended it before the terminal was written
 	sent  bool  // since the last beat
 }
@@ -339,7 +338,7 @@ func (o *outStream) put(n int, f func([]byte) []byte, last bool) error {
 	case o.err != nil:
 		return o.err
 	case !last && len(o.buf) >= outBuffer:
-		o.wants = true
+		o.room.Refuse()
 		return ErrWouldBlock
 	}
 	o.buf = f(wire.AppendPreamble(o.buf, wire.Message, 0, n))
@@ -355,24 +354,7 @@ func (o *outStream) put(n int, f func([]byte) []byte, last bool) error {
 	return nil
 }
 
-func (o *outStream) Wait(ctx context.Context) error {
-	o.mu.Lock()
-	if !o.wants {
-		o.mu.Unlock()
-		return nil
-	}
-	if o.wake == nil {
-		o.wake = make(chan struct{}, 1)
-	}
-	wake := o.wake
-	o.mu.Unlock()
-	select {
-	case <-wake:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (o *outStream) Wait(ctx context.Context) error { return o.room.Wait(ctx, &o.mu) }
 
 // Retired is mux.Owner.Retired.
 func (o *outStream) Retired(ctx context.Context) error {
@@ -405,23 +387,12 @@ func (o *outStream) fail(err error) {
 		o.err = err
 	}
 	o.lost = err
-	o.tell()
+	o.room.Again()
 	o.mu.Unlock()
 	o.c.Close()
 	if first {
 		o.end(err)
 	}
-}
-
-// tell wakes who waits. The lock is held.
-func (o *outStream) tell() {
-	if o.wants && o.wake != nil {
-		select {
-		case o.wake <- struct{}{}:
-		default:
-		}
-	}
-	o.wants = false
 }
 
 func (o *outStream) run() {
@@ -457,7 +428,7 @@ func (o *outStream) run() {
 		buf, o.buf = o.buf, buf[:0]
 		count, last := o.count, o.last
 		o.count = 0
-		o.tell()
+		o.room.Again()
 		o.mu.Unlock()
 		if len(buf) > 0 {
 			if _, err := o.c.Write(buf); err != nil {

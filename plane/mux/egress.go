@@ -27,8 +27,8 @@ type egress struct {
 
 	stage   *batch // where records are staged; nil: nothing is
 	sealed  []*batch
-	queued  int       // bytes of both
-	since   time.Time // the first record of stage was staged; with a linger alone
+	queued  int  // bytes of both
+	lingers bool // the timer of linger runs, for stage
 	linger  *time.Timer
 	writing *batch // the connection has it
 	closed  bool
@@ -109,7 +109,7 @@ func (e *egress) room(o *Owner, n int, terminal bool) (*batch, error) {
 			o.spell = true
 			e.m.opts.Metrics.CreditExhausted.Inc()
 		}
-		o.wants = true
+		o.room.Refuse()
 		return nil, ErrWouldBlock
 	}
 	limit := e.m.opts.MaxBatch
@@ -143,7 +143,7 @@ func (e *egress) begin() {
 
 // full remembers that o waits for room. The lock is held.
 func (e *egress) full(o *Owner) {
-	o.wants = true
+	o.room.Refuse()
 	if !o.queued {
 		o.queued = true
 		e.waiting = append(e.waiting, o)
@@ -162,8 +162,8 @@ func (e *egress) staged(o *Owner, s *batch) {
 func (e *egress) wantsKick(urgent bool) bool {
 	e.due = e.due || urgent || e.stage != nil && e.stage.alone
 	if f := &e.m.opts.Flush; f.waits() && !e.due && len(e.sealed) == 0 {
-		if f.Linger > 0 && e.since.IsZero() {
-			e.since = time.Now()
+		if f.Linger > 0 && !e.lingers {
+			e.lingers = true
 			e.linger.Reset(f.Linger)
 		}
 		return false
@@ -215,7 +215,7 @@ func (e *egress) take(waits bool, control func(*batch)) *batch {
 		e.queued -= len(b.buf)
 	}
 	if e.stage == nil {
-		e.since, e.due = time.Time{}, false
+		e.lingers, e.due = false, false
 	}
 	if waits {
 		control(b)
@@ -253,17 +253,9 @@ func (e *egress) roomAgain() {
 
 // tell says that a refused record may be tried again. The lock is held.
 func (o *Owner) tell() {
-	if !o.wants {
-		return
+	if o.room.Again() {
+		o.hooks.OnRoom()
 	}
-	o.wants = false
-	if o.wake != nil {
-		select {
-		case o.wake <- struct{}{}:
-		default: // it was told already and has not looked
-		}
-	}
-	o.hooks.OnRoom()
 }
 
 // open gives o a slot and stages its open. The lock is held.
@@ -335,7 +327,7 @@ func (e *egress) die(cause error) (ended []*Owner) {
 		}
 	}
 	e.stage, e.sealed, e.writing, e.queued = nil, nil, nil, 0
-	e.kicked, e.due, e.since = false, false, time.Time{}
+	e.kicked, e.due, e.lingers = false, false, false
 	clear(e.waiting)
 	e.waiting = e.waiting[:0]
 	e.counts = recordCounts{}

@@ -19,8 +19,7 @@ type Local struct {
 	mu     sync.Mutex
 	credit int
 	err    error
-	wants  bool
-	wake   chan struct{}
+	room   Room
 }
 
 // NewLocal begins a stream into inbox with the credit of the mux. from is what
@@ -37,13 +36,7 @@ func (l *Local) source() any { return l.from }
 func (l *Local) drained(records, _ int) {
 	l.mu.Lock()
 	l.credit += records
-	tell := l.wants
-	if l.wants = false; tell && l.wake != nil {
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
-	}
+	tell := l.room.Again()
 	l.mu.Unlock()
 	if tell {
 		l.hooks.OnRoom()
@@ -76,7 +69,7 @@ func (l *Local) spend() error {
 	case l.err != nil:
 		return l.err
 	case l.credit == 0:
-		l.wants = true
+		l.room.Refuse()
 		return ErrWouldBlock
 	}
 	l.credit--
@@ -108,24 +101,7 @@ func (l *Local) Finish(terminal []byte) error {
 }
 
 // Wait is Owner.Wait.
-func (l *Local) Wait(ctx context.Context) error {
-	l.mu.Lock()
-	if !l.wants {
-		l.mu.Unlock()
-		return nil
-	}
-	if l.wake == nil {
-		l.wake = make(chan struct{}, 1)
-	}
-	wake := l.wake
-	l.mu.Unlock()
-	select {
-	case <-wake:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (l *Local) Wait(ctx context.Context) error { return l.room.Wait(ctx, &l.mu) }
 
 // Retired is Owner.Retired: what was put into the inbox has arrived.
 func (l *Local) Retired(context.Context) error {
@@ -155,13 +131,7 @@ func (l *Local) End(err error) {
 	}
 	l.err = err
 	l.inbox.leave(l.tag)
-	if l.wants && l.wake != nil {
-		l.wants = false
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
-	}
+	l.room.Again()
 	l.mu.Unlock()
 	l.hooks.OnEnd(err)
 }

@@ -3,6 +3,7 @@
 package mux
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -64,27 +65,20 @@ type Flush struct {
 }
 
 func (o *Options) setDefaults() {
-	def(&o.Window, DefaultWindow)
-	def(&o.SlotBytes, DefaultSlotBytes)
-	def(&o.PeerBytes, DefaultPeerBytes)
-	def(&o.MaxBatch, DefaultMaxBatch)
-	def(&o.QueueBytes, DefaultQueueBytes)
-	def(&o.MaxPeers, DefaultMaxPeers)
-	def(&o.VisitFloor, DefaultVisitFloor)
-	def(&o.Linger, DefaultLinger)
-	def(&o.Silence, DefaultSilence)
+	o.Window = cmp.Or(o.Window, DefaultWindow)
+	o.SlotBytes = cmp.Or(o.SlotBytes, DefaultSlotBytes)
+	o.PeerBytes = cmp.Or(o.PeerBytes, DefaultPeerBytes)
+	o.MaxBatch = cmp.Or(o.MaxBatch, DefaultMaxBatch)
+	o.QueueBytes = cmp.Or(o.QueueBytes, DefaultQueueBytes)
+	o.MaxPeers = cmp.Or(o.MaxPeers, DefaultMaxPeers)
+	o.VisitFloor = cmp.Or(o.VisitFloor, DefaultVisitFloor)
+	o.Linger = cmp.Or(o.Linger, DefaultLinger)
+	o.Silence = cmp.Or(o.Silence, DefaultSilence)
 	o.Window = min(o.Window, math.MaxInt32)
 	o.MaxBatch = max(leastBatch, min(o.MaxBatch, largestBatch))
 	o.QueueBytes = max(o.QueueBytes, 2*o.MaxBatch+1<<10) // a batch that is filled does not keep out the next
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
-	}
-}
-
-func def[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
 	}
 }
 

@@ -69,11 +69,10 @@ type Owner struct {
 	err    error  // why nothing can be sent
 	beaten bool   // something was sent since the last look at it
 	spell  bool   // out of credit, and counted
-	wants  bool   // refused: the hook or the channel is told of room
 	queued bool   // among p.out.waiting
 	left   bool   // its terminal was written, or lost with lost
 	lost   error
-	wake   chan struct{}
+	room   Room // of who was refused
 
 	terms Terms
 	hooks Producer
@@ -126,22 +125,11 @@ func (o *Owner) Frame(frame []byte) error {
 func (o *Owner) Wait(ctx context.Context) error {
 	e := &o.p.out
 	e.mu.Lock()
-	if !o.wants {
-		e.mu.Unlock()
-		return nil
+	if o.room.wants {
+		o.p.m.opts.Metrics.ProducerWaits.Inc()
 	}
-	if o.wake == nil {
-		o.wake = make(chan struct{}, 1)
-	}
-	wake := o.wake
 	e.mu.Unlock()
-	o.p.m.opts.Metrics.ProducerWaits.Inc()
-	select {
-	case <-wake:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return o.room.Wait(ctx, &e.mu)
 }
 
 // Finish stages the terminal and ends the slot. It needs no credit and waits for nothing.
@@ -196,16 +184,10 @@ func (o *Owner) Retired(ctx context.Context) error {
 			defer e.mu.Unlock()
 			return o.err
 		}
-		if o.wake == nil {
-			o.wake = make(chan struct{}, 1)
-		}
-		o.wants = true
-		wake := o.wake
+		o.room.Refuse()
 		e.mu.Unlock()
-		select {
-		case <-wake:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := o.room.Wait(ctx, &e.mu); err != nil {
+			return err
 		}
 	}
 }
