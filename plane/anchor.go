@@ -5,9 +5,9 @@ package plane
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/velo-agent/velo-agent/plane/mux"
 	"github.com/velo-agent/velo-agent/plane/wire"
@@ -27,8 +27,7 @@ type Anchor struct {
 	unread drained
 	ended  error
 
-	serving atomic.Int32 // by a poller
-	state   anchorState  // guarded by mu, as all that follows
+	state   anchorState // guarded by mu, as all that follows
 	mu      sync.Mutex
 	claimed bool // the present bind was
 	stopped bool
@@ -171,14 +170,8 @@ func (a *Anchor) RecvEvent(ctx context.Context) (Event, error) {
 			if a.ended != nil {
 				return Event{}, a.ended
 			}
-			if a.inbox.Take(f) {
-				continue
-			}
-			if err := a.inbox.Wait(ctx); err != nil {
-				return Event{}, err
-			}
-			if err := a.over(); err != nil {
-				return Event{}, err
+			if err := a.inbox.Await(ctx, f); err != nil {
+				return Event{}, a.over(err)
 			}
 			continue
 		}
@@ -258,14 +251,13 @@ func (a *Anchor) ends(e *Event, tag uint32) {
 	a.leave(malformed)
 }
 
-// over says why nothing more will come, once the inbox is empty and closed.
-func (a *Anchor) over() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.state == gone && a.ended == nil {
+// over says why nothing more comes, where that is why the inbox gives nothing.
+func (a *Anchor) over(err error) error {
+	if errors.Is(err, mux.ErrClosed) {
 		a.ended = ErrClosed
+		return a.ended
 	}
-	return a.ended
+	return err
 }
 
 // Stop asks the present sender, or the next one, to finish. What it has sent and still

@@ -3,7 +3,6 @@
 package mux
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -17,46 +16,23 @@ func BenchmarkStreams(b *testing.B) {
 	for _, streams := range []int{1, 256, 2048} {
 		b.Run(fmt.Sprint(streams), func(b *testing.B) {
 			_, from, to := pair2(b, Options{})
-			var poller Poller
+			n, done := 0, make(chan struct{})
+			poller := NewPoller(each(func(_ *Inbox, _ uint32, frame []byte) {
+				kind, body, _ := wire.ParseStreamFrame(frame)
+				if item, err := wire.ItemBytes(body); kind != wire.Item || err != nil || len(item) != 160 {
+					b.Error("wrong")
+				}
+				if n++; n == b.N {
+					close(done)
+				}
+			}))
 			owners := make([]*Owner, streams)
 			for i := range owners {
 				o, r, _ := open(b, from, to, uint64(i+1), Hooks{})
-				r.box.Poll(&poller)
+				r.box.Serve(poller, true)
 				owners[i] = o
 			}
-			ctx, stop := context.WithCancel(b.Context())
-			defer stop()
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				var ready []*Inbox
-				var f Frames
-				for n := 0; n < b.N; {
-					var err error
-					if ready, err = poller.Next(ctx, ready[:0]); err != nil {
-						return
-					}
-					for _, box := range ready {
-						f = Frames{buf: f.buf}
-						if !box.Take(&f) {
-							continue
-						}
-						records, bytes := f.N, 0
-						var tag uint32
-						for f.N > 0 {
-							var frame []byte
-							frame, tag, _ = f.Next()
-							kind, body, _ := wire.ParseStreamFrame(frame)
-							if item, err := wire.ItemBytes(body); kind != wire.Item || err != nil || len(item) != 160 {
-								b.Error("wrong")
-							}
-							bytes += len(frame)
-						}
-						box.Drained(&f, tag, records, bytes)
-						n += records
-					}
-				}
-			}()
+			ctx := serve(b, poller)
 			record := make([]byte, 160)
 			b.ReportAllocs()
 			b.ResetTimer()

@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// Slot buffers beyond smallBuffer come from a few lists by size and go back as soon as
-// they are drained, so that a stream at rest holds little. The lists are no sync.Pool:
+// Buffers come from a few lists by size. What is beyond smallBuffer goes back as soon as
+// it is drained, so that a stream at rest holds little. The lists are no sync.Pool:
 // each collection would empty it, and the next records would allocate.
 const (
 	smallBuffer = 512
 	// mostSpare bounds the bytes that a list keeps.
-	mostSpare = 16 << 20
+	mostSpare = 8 << 20
 )
 
-var sizes = [...]int{1 << 10, 4 << 10, 16 << 10, 64 << 10}
+var sizes = [...]int{256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10}
 
 // spares are free buffers of one size.
 type spares struct {
@@ -29,12 +29,6 @@ var lists [len(sizes)]spares
 
 // newBuffer returns an empty buffer of at least n bytes.
 func newBuffer(n int) []byte {
-	switch {
-	case n <= smallBuffer/2:
-		return make([]byte, 0, smallBuffer/2)
-	case n <= smallBuffer:
-		return make([]byte, 0, smallBuffer)
-	}
 	for i, size := range sizes {
 		if n <= size {
 			if b := lists[i].take(); b != nil {

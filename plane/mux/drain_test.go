@@ -13,7 +13,9 @@ import (
 // drains is a mux that returns credit at each look.
 func drains(t testing.TB, o Options) (*Mux, *tap) {
 	o.VisitFloor = time.Nanosecond
-	return solo(t, o)
+	m, l := solo(t, o)
+	l.eager = true
+	return m, l
 }
 
 func TestDrain(t *testing.T) {
@@ -45,8 +47,8 @@ func TestDrain(t *testing.T) {
 	if s := l.all(t); s != "" {
 		t.Errorf("the credit of a slot that is gone returns: %q", s)
 	}
-	if !m.peers[producer].dirty.empty() {
-		t.Error("dirty bits are left")
+	if !m.peers[producer].idle() {
+		t.Error("drained slots are left")
 	}
 }
 
@@ -75,7 +77,7 @@ func TestWithheld(t *testing.T) {
 
 // TestFloor visits a peer's slots no more often than it should.
 func TestFloor(t *testing.T) {
-	m, l := solo(t, Options{VisitFloor: time.Hour})
+	m, l := solo(t, Options{VisitFloor: time.Hour, Window: 1})
 	bound(m, 1)
 	a, p := slot(0, 0), m.peers[producer]
 	m.Batch(producer, batched(1, 0, opens(a, 1), frame(a, 1, wire.FrameHeartbeat)))
@@ -112,6 +114,9 @@ func TestCoalesced(t *testing.T) {
 			seq++
 			got(boxes[i], true)
 		}
+		p.in.mu.Lock()
+		p.returnAll()
+		p.in.mu.Unlock()
 		p.collect()
 	}
 	if len(p.grants) > 3 {

@@ -345,7 +345,7 @@ func TestFlushPolicies(t *testing.T) {
 		{"record over a batch under manual", manual, func(_ *Mux, o, _ *Owner) { must(t, o.Item(append(big, big...))) }, true, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, l := solo(t, Options{Flush: c.flush, MaxBatch: 400})
+			m, l := solo(t, Options{Flush: c.flush, MaxBatch: 400, Window: 1})
 			o := produces(t, m, l, 2, Terms{Credit: 9}, Hooks{})
 			before := l.kicks.Load()
 			must(t, o[0].Item([]byte("a")))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
@@ -23,24 +24,37 @@ type drainer interface {
 //
 // The reader of a connection puts frames in; one goroutine at a time takes them.
 type Inbox struct {
-	mu      sync.Mutex
-	buf     []byte // frameHead and a frame, again and again
-	n       int
-	woken   bool // somebody was told, and has not taken since
-	parked  bool // a goroutine waits on wake
-	closed  bool // nobody will take any more
-	sources []drainer
-	poller  *Poller
-	tags    *tags // nil: one source after another needs none
-	wake    chan struct{}
-	Owner   any // what the consumer is; set before the inbox is bound
+	Owner  any                    // what the consumer is; set before the inbox is bound
+	poller atomic.Pointer[Poller] // that serves it (Serve); written once
+	closed atomic.Bool            // nobody will take any more; written under mu
+	busy   atomic.Bool            // a server is stuck with it; unset under mu
+
+	mu     sync.Mutex
+	direct bool // frames go to the poller at once; set before it
+	woken  bool // the poller was told, and has not taken since
+	parked bool // a goroutine waits, and was not told
+	n      uint32
+	buf    []byte  // frameHead and a frame, again and again
+	first  drainer // the source with tag 0; most have no other
+	others *others
+	waits  *waiter // nil: nobody has waited yet
 }
 
-// tags are those of sources that are gone.
-type tags struct {
+// others are the sources with tags from 1.
+type others struct {
+	list    []drainer
 	free    []uint32
 	leaving []uint32 // frames of these may be in the inbox,
 	taken   []uint32 // and of these in what was taken last
+}
+
+// waiter is how a goroutine waits for an inbox.
+type waiter struct {
+	wake chan struct{}
+	// The context that it waited with last. From the second time on the inbox is told of its
+	// end: a select would lock, again and again, what all consumers share.
+	done <-chan struct{}
+	stop func() bool // nil: a select watched it
 }
 
 // frameHead is the length of a frame and its tag, each as 4 bytes.
@@ -50,41 +64,53 @@ const frameHead = 8
 func (b *Inbox) add(d drainer) uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t := b.tags; t != nil && len(t.free) > 0 {
-		last := len(t.free) - 1
-		tag := t.free[last]
-		t.free = t.free[:last]
-		b.sources[tag] = d
+	if b.first == nil {
+		b.first = d
+		return 0
+	}
+	o := b.more()
+	if last := len(o.free) - 1; last >= 0 {
+		tag := o.free[last]
+		o.free = o.free[:last]
+		o.list[tag-1] = d
 		return tag
 	}
-	b.sources = append(b.sources, d)
-	return uint32(len(b.sources) - 1)
+	o.list = append(o.list, d)
+	return uint32(len(o.list))
 }
 
-// push appends a frame. wake: the consumer has to be told (wakeAll).
-func (b *Inbox) push(tag uint32, frame []byte) (wake, ok bool) {
+func (b *Inbox) more() *others {
+	if b.others == nil {
+		b.others = &others{}
+	}
+	return b.others
+}
+
+// push appends a frame. told: who is to be told of it (caller.tell), once no lock of the
+// mux is held that it would wait for.
+func (b *Inbox) push(tag uint32, frame []byte) (told caller, ok bool) {
 	b.mu.Lock()
-	if b.closed {
+	if b.closed.Load() {
 		b.mu.Unlock()
-		return false, false
+		return caller{}, false
 	}
 	b.buf = append(b.head(tag, len(frame)), frame...)
-	wake = b.pushed()
+	told = b.pushed()
 	b.mu.Unlock()
-	return wake, true
+	return told, true
 }
 
 // pushItem is push of an item of msgpack bin, which is made in place.
-func (b *Inbox) pushItem(tag uint32, item []byte) (wake, ok bool) {
+func (b *Inbox) pushItem(tag uint32, item []byte) (told caller, ok bool) {
 	b.mu.Lock()
-	if b.closed {
+	if b.closed.Load() {
 		b.mu.Unlock()
-		return false, false
+		return caller{}, false
 	}
 	b.buf = wire.AppendItemBytes(b.head(tag, wire.ItemBytesLen(len(item))), item)
-	wake = b.pushed()
+	told = b.pushed()
 	b.mu.Unlock()
-	return wake, true
+	return told, true
 }
 
 // head makes room for a frame of n bytes and appends what is before it. The lock is held.
@@ -95,25 +121,29 @@ func (b *Inbox) head(tag uint32, n int) []byte {
 	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b.buf, uint32(n)), tag)
 }
 
-// pushed reports whether the consumer has to be told. The lock is held.
-func (b *Inbox) pushed() (wake bool) {
+// pushed says who has to be told. The lock is held.
+func (b *Inbox) pushed() (told caller) {
 	b.n++
-	wake = !b.woken
-	b.woken = true
-	return wake
+	if p := b.poller.Load(); p != nil && !b.woken {
+		b.woken = true
+		return caller{b, p}
+	}
+	return b.unparked()
 }
 
-// tell wakes who waits for the inbox.
-func (b *Inbox) tell() {
-	b.mu.Lock()
-	if b.parked {
-		b.parked = false
-		b.wake <- struct{}{} // it has room for the one who waits
-	}
-	p := b.poller
-	b.mu.Unlock()
-	if p != nil {
-		p.Add(b)
+// caller is who is to be told that an inbox has something: a poller, or without one the
+// goroutine that waits. Without an inbox it is nobody.
+type caller struct {
+	b *Inbox
+	p *Poller
+}
+
+func (c caller) tell() {
+	switch {
+	case c.p != nil:
+		c.p.look(c.b)
+	case c.b != nil:
+		c.b.waits.wake <- struct{}{} // it has room for the one who waits
 	}
 }
 
@@ -121,7 +151,7 @@ func (b *Inbox) tell() {
 type Frames struct {
 	buf  []byte
 	off  int
-	N    int     // frames that are left
+	N    uint32  // frames that are left
 	only drainer // whose they all are; nil: several
 }
 
@@ -143,12 +173,19 @@ func (f *Frames) Next() (frame []byte, tag uint32, ok bool) {
 // was anything. Whoever takes tells Drained as frames are used.
 func (b *Inbox) Take(f *Frames) bool {
 	b.mu.Lock()
+	b.take(f)
+	b.mu.Unlock()
+	return f.N > 0
+}
+
+// take is Take with the lock held.
+func (b *Inbox) take(f *Frames) {
 	b.woken = false
-	if t := b.tags; t != nil && len(t.leaving)+len(t.taken) > 0 {
-		for _, tag := range t.taken {
+	if o := b.others; o != nil && len(o.leaving)+len(o.taken) > 0 {
+		for _, tag := range o.taken {
 			b.forget(tag)
 		}
-		t.leaving, t.taken = t.taken[:0], t.leaving
+		o.leaving, o.taken = o.taken[:0], o.leaving
 	}
 	spare := f.buf[:0]
 	if cap(spare) > smallBuffer {
@@ -156,12 +193,10 @@ func (b *Inbox) Take(f *Frames) bool {
 		spare = nil
 	}
 	f.buf, f.off, f.N, f.only = b.buf, 0, b.n, nil
-	if len(b.sources) == 1 {
-		f.only = b.sources[0]
+	if b.others == nil || len(b.others.list) == 0 {
+		f.only = b.first
 	}
 	b.buf, b.n = spare, 0
-	b.mu.Unlock()
-	return f.N > 0
 }
 
 // Empty reports whether nothing waits now.
@@ -196,8 +231,11 @@ func (b *Inbox) Source(tag uint32) any {
 
 // from is the source with the tag, nil where it was forgotten. The lock is held.
 func (b *Inbox) from(tag uint32) drainer {
-	if int(tag) < len(b.sources) {
-		return b.sources[tag]
+	switch {
+	case tag == 0:
+		return b.first
+	case b.others != nil && int(tag) <= len(b.others.list):
+		return b.others.list[tag-1]
 	}
 	return nil
 }
@@ -213,161 +251,174 @@ func (b *Inbox) Release(tag uint32) {
 func (b *Inbox) leave(tag uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.tags == nil {
-		b.tags = &tags{}
-	}
-	b.tags.leaving = append(b.tags.leaving, tag)
+	o := b.more()
+	o.leaving = append(o.leaving, tag)
 }
 
 // forget frees a tag. The lock is held.
 func (b *Inbox) forget(tag uint32) {
-	if b.from(tag) == nil {
-		return
+	switch {
+	case tag == 0:
+		b.first = nil
+	case b.from(tag) == nil:
+	case int(tag) == len(b.others.list):
+		b.others.list = b.others.list[:tag-1]
+	default:
+		b.others.list[tag-1] = nil
+		b.others.free = append(b.others.free, tag)
 	}
-	b.sources[tag] = nil
-	if int(tag) == len(b.sources)-1 { // the only one, most likely
-		b.sources = b.sources[:tag]
-		return
-	}
-	if b.tags == nil {
-		b.tags = &tags{}
-	}
-	b.tags.free = append(b.tags.free, tag)
 }
 
-// Wait returns when there may be something to take, or with ctx's error.
-func (b *Inbox) Wait(ctx context.Context) error {
+// Await is Take that waits until there is something. ErrClosed: the inbox was closed, and
+// nothing comes any more; or ctx's error.
+func (b *Inbox) Await(ctx context.Context, f *Frames) error {
 	b.mu.Lock()
-	if b.n > 0 || b.closed {
+	for b.n == 0 {
+		if b.closed.Load() {
+			b.mu.Unlock()
+			return ErrClosed
+		}
+		if b.waits == nil {
+			b.waits = &waiter{wake: make(chan struct{}, 1)}
+		}
+		b.parked = true
+		err := b.park(ctx)
+		b.mu.Lock()
+		if err != nil {
+			if !b.parked {
+				<-b.waits.wake // it was told meanwhile
+			}
+			b.parked = false
+			b.mu.Unlock()
+			return err
+		}
+	}
+	b.take(f)
+	b.mu.Unlock()
+	return nil
+}
+
+// park waits to be told, or for ctx. The lock is held, and given back.
+func (b *Inbox) park(ctx context.Context) error {
+	w, done := b.waits, ctx.Done()
+	switch {
+	case done == nil:
 		b.mu.Unlock()
+		<-w.wake
 		return nil
+	case w.done != done: // for the first time: it may be the only one
+		w.forget()
+		w.done = done
+		b.mu.Unlock()
+		select {
+		case <-w.wake:
+			return nil
+		case <-done:
+			return ctx.Err()
+		}
+	case w.stop == nil:
+		w.stop = context.AfterFunc(ctx, b.unpark)
 	}
-	if b.wake == nil {
-		b.wake = make(chan struct{}, 1)
-	}
-	b.parked = true
-	b.woken = false
 	b.mu.Unlock()
-	done := ctx.Done()
-	if done == nil {
-		<-b.wake
-		return nil
+	if err := ctx.Err(); err != nil { // unpark may have come too early
+		return err
 	}
-	select {
-	case <-b.wake:
-		return nil
-	case <-done:
+	<-w.wake
+	return nil // if it was for ctx, that shows when it parks again
+}
+
+// forget has the waiter know no context.
+func (w *waiter) forget() {
+	if w.stop != nil {
+		w.stop()
 	}
+	w.done, w.stop = nil, nil
+}
+
+// unpark has who waits look at its context.
+func (b *Inbox) unpark() {
 	b.mu.Lock()
-	if !b.parked {
-		<-b.wake // it was told meanwhile
-	}
-	b.parked = false
+	told := b.unparked()
 	b.mu.Unlock()
-	return ctx.Err()
+	told.tell()
+}
+
+// unparked says whether somebody waits, who is to be told. The lock is held.
+func (b *Inbox) unparked() (told caller) {
+	if b.parked {
+		b.parked = false
+		return caller{b, nil}
+	}
+	return caller{}
 }
 
 // Close ends the inbox: what is in it is forgotten and nothing comes any more.
 func (b *Inbox) Close() {
 	b.mu.Lock()
-	b.closed = true
+	b.closed.Store(true)
 	freeBuffer(b.buf)
 	b.buf, b.n = nil, 0
-	if b.parked {
-		b.parked = false
-		b.wake <- struct{}{}
+	if b.waits != nil {
+		b.waits.forget()
 	}
+	told := b.unparked()
 	b.mu.Unlock()
+	told.tell()
 }
 
-// Poll hands the inbox to p, which is told from now on when there is something to take;
-// nil takes it away from its poller, which may still be told once.
-func (b *Inbox) Poll(p *Poller) {
+// Serve hands the inbox to p, for good: nobody may Take but p's handler. direct: it has
+// one source at a time, whose frames need not wait in it.
+func (b *Inbox) Serve(p *Poller, direct bool) {
 	b.mu.Lock()
-	b.poller = p
-	ready := p != nil && b.n > 0
-	b.woken = b.woken || ready
-	b.mu.Unlock()
-	if ready {
-		p.Add(b)
+	defer b.mu.Unlock()
+	if b.poller.Load() != nil {
+		return
 	}
+	b.direct = direct
+	if b.n > 0 {
+		b.woken = true
+		p.look(b)
+	}
+	b.poller.Store(p) // last: what waits comes before what goes directly
 }
 
-// Poller gathers inboxes that have something to take, for one goroutine that serves
-// thousands of streams. The zero value is ready.
-type Poller struct {
-	mu     sync.Mutex
-	ready  []*Inbox
-	parked int // goroutines that wait, and were not told
-	wake   chan struct{}
+// keep appends the frame of an item if the inbox is busy, and reports whether it is.
+func (b *Inbox) keep(r *Run, it arrival) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.busy.Load() {
+		return false
+	}
+	if it.slot != nil && !b.closed.Load() {
+		b.buf = append(b.head(it.slot.tag, int(it.n)), r.frame(it)...)
+		b.n++
+	}
+	return true
 }
 
-// mostPollers bounds the goroutines that wait in one poller; they are few, and a channel of
-// nothing costs nothing.
-const mostPollers = 1 << 16
-
-// Add has inboxes served (once more).
-func (p *Poller) Add(list ...*Inbox) {
-	p.mu.Lock()
-	p.ready = append(p.ready, list...)
-	if p.parked > 0 {
-		p.parked--
-		p.wake <- struct{}{}
+// rest ends a busy time, unless something waits.
+func (b *Inbox) rest() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.n > 0 {
+		return false
 	}
-	p.mu.Unlock()
+	b.busy.Store(false)
+	return true
 }
 
-// Next waits for inboxes that have something to take and appends them to list.
-func (p *Poller) Next(ctx context.Context, list []*Inbox) ([]*Inbox, error) {
-	for {
-		p.mu.Lock()
-		if len(p.ready) > 0 {
-			list = append(list, p.ready...)
-			clear(p.ready)
-			p.ready = p.ready[:0]
-			p.mu.Unlock()
-			return list, nil
+// tellAll tells whoever is to be told, a poller once.
+func tellAll(list []caller, inboxes []*Inbox) []*Inbox {
+	for i, c := range list {
+		if c.p == nil {
+			c.tell()
+			continue
 		}
-		if p.wake == nil {
-			p.wake = make(chan struct{}, mostPollers)
-		}
-		p.parked++
-		p.mu.Unlock()
-		select {
-		case <-p.wake:
-		case <-ctx.Done():
-			p.mu.Lock()
-			if p.parked > 0 {
-				p.parked--
-			} else {
-				<-p.wake // everybody was told
-			}
-			p.mu.Unlock()
-			return list, ctx.Err()
+		if inboxes = append(inboxes, c.b); i+1 == len(list) || list[i+1].p != c.p {
+			c.p.look(inboxes...)
+			clear(inboxes)
+			inboxes = inboxes[:0]
 		}
 	}
-}
-
-// wakeAll tells the consumers of inboxes, one poller once.
-func wakeAll(list []*Inbox) {
-	var p *Poller
-	from := 0
-	for i, b := range list {
-		b.mu.Lock()
-		mine := b.poller
-		if b.parked {
-			b.parked = false
-			b.wake <- struct{}{}
-		}
-		b.mu.Unlock()
-		if mine != p {
-			if p != nil {
-				p.Add(list[from:i]...)
-			}
-			p, from = mine, i
-		}
-	}
-	if p != nil {
-		p.Add(list[from:]...)
-	}
+	return inboxes
 }

@@ -5,8 +5,8 @@ package mux
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,10 +15,8 @@ import (
 
 // put pushes as a connection's reader does.
 func put(b *Inbox, tag uint32, frame []byte) bool {
-	wake, ok := b.push(tag, frame)
-	if wake {
-		wakeAll([]*Inbox{b})
-	}
+	told, ok := b.push(tag, frame)
+	told.tell()
 	return ok
 }
 
@@ -42,108 +40,82 @@ func TestInboxWaits(t *testing.T) {
 	short := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(t.Context(), 20*time.Microsecond)
 	}
+	long, stop := context.WithCancel(context.Background())
+	defer stop()
 	for i, waits := 0, 0; i < n; {
-		if b.Take(&f) {
-			for f.N > 0 {
-				frame, _, _ := f.Next()
-				if got := int(binary.BigEndian.Uint32(frame)); got != i {
-					t.Fatalf("%d comes where %d should", got, i)
-				}
-				i++
-			}
-			continue
-		}
-		ctx, stop := t.Context(), context.CancelFunc(func() {})
-		if waits++; waits%2 == 0 {
+		ctx, stop := long, context.CancelFunc(func() {})
+		switch waits++; waits % 8 {
+		case 1:
 			ctx, stop = short()
+		case 3:
+			ctx = context.Background()
 		}
-		_ = b.Wait(ctx) // it may end early: more may have come all the same
-		stop()
-	}
-}
-
-// TestPollers moves the same through inboxes that change their poller, and are waited for
-// in between.
-func TestPollers(t *testing.T) {
-	const boxes, n = 16, 3000
-	var list [boxes]Inbox
-	var p Poller
-	for i := range list {
-		list[i].Owner = i
-		list[i].Poll(&p)
-	}
-	var wg sync.WaitGroup
-	for i := range list {
-		wg.Go(func() {
-			for k := range n {
-				put(&list[i], 0, number(k))
-			}
-		})
-	}
-	var f Frames
-	var seen [boxes]int
-	for left := boxes; left > 0; {
-		ready, err := p.Next(t.Context(), nil)
-		if err != nil {
+		if err := b.Await(ctx, &f); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
-		for _, b := range ready {
-			i := b.Owner.(int)
-			for b.Take(&f) { // the same inbox may be told twice, and be empty then
-				for f.N > 0 {
-					frame, _, _ := f.Next()
-					if got := int(binary.BigEndian.Uint32(frame)); got != seen[i] {
-						t.Fatalf("inbox %d: %d comes where %d should", i, got, seen[i])
-					}
-					if seen[i]++; seen[i] == n {
-						left--
-					}
-				}
+		stop()
+		for f.N > 0 {
+			frame, _, _ := f.Next()
+			if got := int(binary.BigEndian.Uint32(frame)); got != i {
+				t.Fatalf("%d comes where %d should", got, i)
 			}
-			if seen[i]%3 == 0 {
-				b.Poll(nil)
-				b.Poll(&p)
-			}
+			i++
 		}
 	}
-	wg.Wait()
 }
 
-func TestPollerContext(t *testing.T) {
-	var p Poller
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	if _, err := p.Next(ctx, nil); err == nil {
-		t.Error("a poller outlives its context")
-	}
+// TestAwait ends the context of who waits, for the first time and later.
+func TestAwait(t *testing.T) {
 	var b Inbox
-	put(&b, 0, number(1))
-	b.Poll(&p) // what waits already is told
-	if list, err := p.Next(t.Context(), nil); err != nil || len(list) != 1 {
-		t.Errorf("%d inboxes are told: %v", len(list), err)
+	var f Frames
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for i := range 4 {
+		if i == 2 {
+			time.AfterFunc(time.Millisecond, stop)
+		} else if i < 2 {
+			time.AfterFunc(time.Millisecond, func() { put(&b, 0, number(i)) })
+		}
+		err := b.Await(ctx, &f)
+		if i < 2 {
+			must(t, err)
+			f.Next()
+			continue
+		}
+		wants(t, "waiting", err, context.Canceled)
 	}
+	put(&b, 0, number(9))
+	must(t, b.Await(ctx, &f)) // what is there comes first
+	f.Next()
+	must(t, func() error {
+		time.AfterFunc(time.Millisecond, func() { put(&b, 0, number(9)) })
+		return b.Await(t.Context(), &f)
+	}())
+	b.Close()
+	f.Next()
+	wants(t, "a closed inbox", b.Await(t.Context(), &f), ErrClosed)
 }
 
 func TestInboxCloses(t *testing.T) {
-	var b Inbox
-	done := make(chan error)
-	go func() { done <- b.Wait(t.Context()) }()
-	put(&b, 0, number(1))
-	if err := <-done; err != nil {
-		t.Error(err)
+	for _, ctx := range []context.Context{context.Background(), t.Context()} {
+		var b Inbox
+		var f Frames
+		done := make(chan error)
+		for range 3 { // the first and the later times differ
+			go func() { done <- b.Await(ctx, &f) }()
+			put(&b, 0, number(1))
+			must(t, <-done)
+			f.Next()
+		}
+		go func() { done <- b.Await(ctx, &f) }()
+		time.Sleep(time.Millisecond)
+		b.Close()
+		wants(t, "its end", <-done, ErrClosed)
+		if put(&b, 0, number(1)) || b.Take(&f) {
+			t.Error("a closed inbox takes frames")
+		}
+		b.Close()
 	}
-	var f Frames
-	b.Take(&f)
-	go func() { done <- b.Wait(context.Background()) }()
-	time.Sleep(time.Millisecond)
-	b.Close()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if put(&b, 0, number(1)) || b.Take(&f) {
-		t.Error("a closed inbox takes frames")
-	}
-	b.Close()
 }
 
 // TestTags has sources come and go while their frames are read.
@@ -188,8 +160,8 @@ func TestTags(t *testing.T) {
 	}
 	join(5)
 	m.Batch(producer, batched(1, 3, open(5), item(slot(5, 0), 1, "e")))
-	if len(box.sources) != 4 {
-		t.Errorf("%d tags for 4 sources", len(box.sources))
+	if n := len(box.others.list); box.first == nil || n != 3 {
+		t.Errorf("%d tags for 4 sources", 1+n)
 	}
 	box.Take(&f)
 	read("e", 5)
@@ -221,8 +193,8 @@ func TestLocal(t *testing.T) {
 		t.Errorf("saw %q, %d ends and %d stops", s, ends, stops)
 	}
 	l = m.NewLocal(box, nil, Hooks{})
-	if len(box.sources) != 1 {
-		t.Errorf("%d tags for one source", len(box.sources))
+	if box.first == nil || len(box.others.list) > 0 {
+		t.Errorf("%d tags for one source", 1+len(box.others.list))
 	}
 	must(t, l.Finish(wire.FrameFinalized))
 	wants(t, "then", l.Finish(wire.FrameFinalized), ErrEnded)

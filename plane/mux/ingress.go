@@ -21,7 +21,13 @@ type ingress struct {
 	held  int // bytes in holds
 	// suspects says that there are slots to judge.
 	suspects bool
-	woken    []*Inbox // to be told when the batch is through
+	woken    []caller // to be told when the batch is through
+	looks    []*Inbox // room for those of a poller
+	runs     []*Run   // to be handed over then, one a poller
+	spare    []*Run
+	records  int // of the last batch, and its size
+	bytes    int
+	owes     bool // some have that was too little to be granted
 	told     []func()
 	closed   bool
 	locked   bool // the egress is, for a run of records to owners
@@ -52,6 +58,7 @@ func (p *Peer) batch(payload []byte) bool {
 	p.in.mu.Lock()
 	open := !p.in.closed
 	if open {
+		p.account() // often, so that few runs are about
 		p.apply(payload)
 	}
 	p.unlockIn()
@@ -66,9 +73,14 @@ func (p *Peer) unlockIn() {
 		p.out.mu.Unlock()
 	}
 	p.m.opts.Metrics.dropped(&in.counts)
-	wakeAll(in.woken)
+	in.looks = tellAll(in.woken, in.looks)
 	clear(in.woken)
 	in.woken = in.woken[:0]
+	for i, r := range in.runs { // after those: an inbox may have what came before
+		r.poller.add(r)
+		in.runs[i] = nil
+	}
+	in.runs = in.runs[:0]
 	told := in.told // by far most batches have none
 	in.told = nil
 	in.mu.Unlock()
@@ -114,6 +126,7 @@ func (p *Peer) apply(payload []byte) {
 		in.version = h.Version
 		p.lockOut().version = h.Version
 	}
+	in.records, in.bytes = int(h.Count), len(payload)
 	var rec wire.Record
 	n := 0
 	for records.Next(&rec) {
@@ -205,7 +218,7 @@ func (p *Peer) admit(s *inSlot, t wire.RecordType, body []byte, paid bool) {
 		body = wire.FrameHeartbeat
 	}
 	terminal := wire.IsTerminal(body)
-	if s.terminal || !terminal && !paid && !s.spend() {
+	if s.terminal || !terminal && !paid && !p.spend(s, 1) {
 		p.violated(s)
 		return
 	}
@@ -217,22 +230,22 @@ func (p *Peer) admit(s *inSlot, t wire.RecordType, body []byte, paid bool) {
 	s.terminal = s.terminal || terminal
 }
 
-// spend takes one credit.
-func (s *inSlot) spend() bool {
-	s.credit--
-	return s.credit >= 0
-}
-
 // put appends a frame to the inbox; a consumer that is gone ends the slot.
 func (p *Peer) put(s *inSlot, frame []byte) {
+	b := s.inbox
+	if poller := b.poller.Load(); poller != nil && b.direct && !b.closed.Load() {
+		s.waiting += len(frame)
+		p.run(poller).add(s, frame)
+		return
+	}
 	s.buffered.Add(int64(len(frame)))
-	wake, ok := s.inbox.push(s.tag, frame)
+	told, ok := b.push(s.tag, frame)
 	if !ok {
 		p.refuse(s, wire.UnknownSlot)
 		return
 	}
-	if wake {
-		p.in.woken = append(p.in.woken, s.inbox)
+	if told.b != nil {
+		p.in.woken = append(p.in.woken, told)
 	}
 }
 
@@ -256,7 +269,7 @@ func (p *Peer) holdBack(s *inSlot, rec *wire.Record) {
 	over := int64(rec.FrameSeq)-int64(s.next) > window || p.in.held+n > p.m.opts.PeerBytes ||
 		s.held > 0 && s.held+n > int(p.m.opts.SlotBytes)
 	if rec.Type != wire.CloseSlot && !wire.IsTerminal(rec.Body) && !over {
-		over = !s.spend()
+		over = !p.spend(s, 1)
 	}
 	if over {
 		p.violated(s)

@@ -77,15 +77,13 @@ func (l *Local) spend() error {
 }
 
 // put gives back the lock, under which a frame was pushed so that none comes after End.
-func (l *Local) put(wake, ok bool) error {
+func (l *Local) put(told caller, ok bool) error {
 	l.mu.Unlock()
 	if !ok {
 		l.End(ErrCancelled)
 		return ErrCancelled
 	}
-	if wake {
-		l.inbox.tell()
-	}
+	told.tell()
 	return nil
 }
 

@@ -29,6 +29,7 @@ func TestDown(t *testing.T) {
 	}
 	must(t, o[0].Item([]byte("lost")))
 	got(box[1], true)
+	l.eager = false
 	l.down(errors.New("reset"))
 	if len(ends) != 2 {
 		t.Errorf("told %d producers, want 2", len(ends))
@@ -65,7 +66,7 @@ func TestDown(t *testing.T) {
 
 // TestNoLink has every attempt to connect fail: credit is not forgotten, and nothing spins.
 func TestNoLink(t *testing.T) {
-	m, l := drains(t, Options{Linger: time.Microsecond})
+	m, l := drains(t, Options{Linger: time.Microsecond, Window: 1})
 	box := bound(m, 1)
 	m.Batch(producer, batched(1, 0, opens(slot(0, 0), 1), item(slot(0, 0), 1, "x")))
 	told := l.kicks.Load()

@@ -21,12 +21,8 @@ type reader struct {
 
 func (r *reader) next(t testing.TB) (kind wire.FrameKind, body []byte) {
 	t.Helper()
-	for r.f.N == 0 {
-		if !r.box.Take(&r.f) {
-			if err := r.box.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
+	if r.f.N == 0 {
+		must(t, r.box.Await(t.Context(), &r.f))
 	}
 	frame, tag, _ := r.f.Next()
 	kind, body, err := wire.ParseStreamFrame(frame)

@@ -25,13 +25,8 @@ type Peer struct {
 	out    egress
 	in     ingress
 
-	dirty   dirtySet
 	control atomic.Bool // a close was noted, and the link is to be kicked
-	asked   atomic.Bool // for a visit
-	due     atomic.Bool // it may be made
-	visit   *time.Timer
-	visited time.Time // of the writer
-	grants  []grant   // of the writer: those that wait for a batch
+	returns
 
 	heard  atomic.Uint32 // the tick at which anything of its epoch came
 	used   atomic.Uint32 // the tick at which somebody asked for it, or it had a slot
@@ -61,20 +56,6 @@ func (p *Peer) Worker() wire.WorkerID { return p.worker }
 func (p *Peer) kick(why prometheus.Counter) {
 	why.Inc()
 	p.link.Kick()
-}
-
-// askVisit lets the credit that was drained return soon.
-func (p *Peer) askVisit() {
-	if p.asked.Load() || !p.asked.CompareAndSwap(false, true) {
-		return
-	}
-	p.visit.Reset(p.m.opts.Linger)
-}
-
-// visitNow runs when the linger is over.
-func (p *Peer) visitNow() {
-	p.due.Store(true)
-	p.kick(p.m.opts.Metrics.wakesControl)
 }
 
 func (p *Peer) lingered() {
@@ -119,41 +100,6 @@ func (p *Peer) Wrote([]byte) {
 	p.out.mu.Unlock()
 }
 
-// collect walks the slots that were drained, if it is time for it.
-func (p *Peer) collect() {
-	if !p.asked.Load() || len(p.grants) > 0 { // one grant a slot waits at a time
-		return
-	}
-	now := time.Now()
-	if since := now.Sub(p.visited); since < p.m.opts.VisitFloor {
-		if p.due.Swap(false) {
-			p.visit.Reset(p.m.opts.VisitFloor - since)
-		}
-		return
-	}
-	p.visited = now
-	p.due.Store(false)
-	p.asked.Store(false) // before the walk: what is drained meanwhile asks again
-	visits := 0
-	p.in.mu.Lock()
-	p.dirty.walk(func(index uint32) {
-		visits++
-		if int(index) >= len(p.in.slots) {
-			return
-		}
-		s := p.in.slots[index]
-		if s == nil || s.buffered.Load() >= int64(p.m.opts.SlotBytes) {
-			return // the rest is drained later, and tells
-		}
-		if n := min(s.taken.Swap(0), int32(p.m.opts.Window)-s.credit); n > 0 {
-			s.credit += n
-			p.grants = append(p.grants, grant{s, uint32(n)})
-		}
-	})
-	p.in.mu.Unlock()
-	p.m.opts.Metrics.DrainVisits.Add(float64(visits))
-}
-
 // addControl adds what waits to be said of slots that we receive on: lifecycles and
 // closes, then credit, as much as fits. The egress is locked.
 func (p *Peer) addControl(b *batch) {
@@ -193,16 +139,6 @@ func (p *Peer) addControl(b *batch) {
 	b.grants = append(b.grants, p.grants[:n]...)
 	e.counts.credit += n
 	p.grants = slices.Delete(p.grants, 0, n)
-}
-
-// repost takes back credit that did not leave. The ingress is locked.
-func (p *Peer) repost(list []grant) {
-	for _, g := range list {
-		g.slot.credit -= int32(g.delta)
-		g.slot.taken.Add(int32(g.delta))
-		p.dirty.add(g.slot.id.Index())
-	}
-	p.m.opts.Metrics.CreditReposted.Add(float64(len(list)))
 }
 
 // down ends the epoch: what was on the way is lost, and every stream that we send.

@@ -21,6 +21,7 @@ type tap struct {
 	src   Source
 	down  func(error)
 	kicks atomic.Int64
+	eager bool // credit is to return at each take
 }
 
 func (l *tap) Kick()  { l.kicks.Add(1) }
@@ -45,6 +46,11 @@ func (l *tap) take(t testing.TB) *sent {
 
 func (l *tap) takeOnly(t testing.TB) *sent {
 	t.Helper()
+	if p := l.src.(*Peer); l.eager {
+		p.in.mu.Lock()
+		p.returnAll()
+		p.in.mu.Unlock()
+	}
 	frame := l.src.Take()
 	if frame == nil {
 		return nil

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,13 +93,34 @@ func TestStalledConsumer(t *testing.T) {
 func TestMany(t *testing.T) {
 	const streams = 8192
 	_, a, b := pair2(t, Options{})
-	var poller Poller
+	var seen []int
+	var done chan struct{}
+	var left atomic.Int32
+	poller := NewPoller(each(func(box *Inbox, tag uint32, frame []byte) {
+		s := box.Owner.(int)
+		kind, body, _ := wire.ParseStreamFrame(frame)
+		if kind == wire.Finalized && seen[s] == 3 {
+			box.Release(tag)
+			if left.Add(-1) == 0 {
+				close(done)
+			}
+			return
+		}
+		item, err := wire.ItemBytes(body)
+		if err != nil || binary.BigEndian.Uint64(item) != uint64(s) || binary.BigEndian.Uint64(item[8:]) != uint64(seen[s]) {
+			t.Errorf("stream %d sees %v %x", s, kind, item)
+		}
+		seen[s]++
+	}))
+	serve(t, poller)
 	run := func() {
+		seen, done = make([]int, streams+1), make(chan struct{})
+		left.Store(streams)
 		owners := make([]*Owner, streams)
 		for i := range owners {
 			o, r, _ := open(t, a, b, uint64(i+1), Hooks{})
 			r.box.Owner = i + 1
-			r.box.Poll(&poller)
+			r.box.Serve(poller, i%2 == 0)
 			owners[i] = o
 		}
 		var wg sync.WaitGroup
@@ -108,34 +131,9 @@ func TestMany(t *testing.T) {
 				}
 			})
 		}
-		var ready []*Inbox
-		var f Frames
-		seen := make([]int, streams+1)
-		for left := streams; left > 0; {
-			var err error
-			if ready, err = poller.Next(t.Context(), ready[:0]); err != nil {
-				t.Fatal(err)
-			}
-			for _, box := range ready {
-				s := box.Owner.(int)
-				for box.Take(&f) {
-					for f.N > 0 {
-						frame, tag, _ := f.Next()
-						kind, body, _ := wire.ParseStreamFrame(frame)
-						if kind == wire.Finalized && seen[s] == 3 {
-							box.Release(tag)
-							left--
-							continue
-						}
-						item, err := wire.ItemBytes(body)
-						if err != nil || binary.BigEndian.Uint64(item) != uint64(s) || binary.BigEndian.Uint64(item[8:]) != uint64(seen[s]) {
-							t.Fatalf("stream %d sees %v %x", s, kind, item)
-						}
-						seen[s]++
-						box.Drained(&Frames{}, tag, 1, len(frame))
-					}
-				}
-			}
+		select {
+		case <-done:
+		case <-t.Context().Done():
 		}
 		wg.Wait()
 		empty(t, a, b)
@@ -145,23 +143,27 @@ func TestMany(t *testing.T) {
 	for range 3 {
 		run()
 	}
+	for poller.active.Load().hand.Load() != nil {
+		time.Sleep(time.Millisecond) // it is about to give back the last run
+	}
 	for _, m := range []*Mux{a, b} {
 		m.sound(t)
 		m.mu.Lock()
-		for _, p := range m.peers {
-			for i := 0; i < 100 && (!p.dirty.empty() || p.asked.Load()); i++ {
+		peers := slices.Collect(maps.Values(m.peers))
+		m.mu.Unlock() // the sweep needs it
+		for _, p := range peers {
+			for i := 0; i < 1000 && (!p.idle() || p.asked.Load()); i++ {
 				time.Sleep(time.Millisecond)
 			}
 			p.in.mu.Lock()
 			p.out.mu.Lock()
-			if !p.dirty.empty() || len(p.out.owners) > streams || len(p.out.free) != len(p.out.owners) || len(p.out.closes)+len(p.out.waiting)+p.out.queued > 0 || p.in.held > 0 {
-				t.Errorf("left over: dirty %v, %d slots, %d free, %d closes, %d wait, %d bytes queued, %d held", !p.dirty.empty(),
+			if !p.idle() || len(p.out.owners) > streams || len(p.out.free) != len(p.out.owners) || len(p.out.closes)+len(p.out.waiting)+p.out.queued > 0 || p.in.held > 0 {
+				t.Errorf("left over: drained %v, %d slots, %d free, %d closes, %d wait, %d bytes queued, %d held", !p.idle(),
 					len(p.out.owners), len(p.out.free), len(p.out.closes), len(p.out.waiting), p.out.queued, p.in.held)
 			}
 			p.out.mu.Unlock()
 			p.in.mu.Unlock()
 		}
-		m.mu.Unlock()
 		for i := range m.binds.parts {
 			if n := len(m.binds.parts[i].wait); n > 0 {
 				t.Errorf("%d binds are left", n)

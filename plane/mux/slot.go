@@ -16,17 +16,20 @@ type inSlot struct {
 	id    wire.SlotID
 	tag   uint32
 
-	// Of the reader, guarded by p.in.mu.
+	// Guarded by p.in.mu.
 	next     uint32 // the number that the next record has
 	heard    uint32 // the tick at which a record had its turn
 	credit   int32  // records that the owner may still send
+	read     int32  // records that were handled in a run, not granted again
+	waiting  int    // bytes in runs
 	terminal bool   // one was delivered
 	gone     bool
 
-	taken    atomic.Int32 // records that the consumer took, not granted again
+	hungry   atomic.Bool  // half of the window or more is used, so credit is not to wait
+	taken    atomic.Int32 // records that were taken from the inbox, not granted again
 	buffered atomic.Int64 // bytes in the inbox
 
-	// Of the reader too.
+	// Guarded by p.in.mu too.
 	hold    map[uint32]held // nil: nothing is
 	held    int             // bytes in hold
 	suspect uint32          // since when records of it are missing, or may be lost; 0: none are
@@ -44,7 +47,9 @@ func (s *inSlot) drained(records, bytes int) {
 	s.taken.Add(int32(records))
 	s.buffered.Add(int64(-bytes))
 	s.p.dirty.add(s.id.Index())
-	s.p.askVisit()
+	if s.hungry.Load() {
+		s.p.askVisit()
+	}
 }
 
 func (s *inSlot) source() any { return s.bind.Source }

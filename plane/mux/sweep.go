@@ -43,16 +43,14 @@ func (m *Mux) sweep(ctx context.Context) {
 
 func (p *Peer) sweep(ctx context.Context, now uint32) {
 	owned, kick := p.beat()
-	if now >= p.quiet.Load() {
-		if kick {
-			p.kick(p.m.opts.Metrics.wakesLinger)
-		}
-		if !p.dirty.empty() {
-			p.askVisit()
-		}
+	if now >= p.quiet.Load() && kick {
+		p.kick(p.m.opts.Metrics.wakesLinger)
 	}
 	p.in.mu.Lock()
 	received, suspects := p.in.live, p.in.suspects
+	if now >= p.quiet.Load() {
+		p.returnAll()
+	}
 	p.in.mu.Unlock()
 	silence := Ticks(p.m.opts.Silence)
 	if suspects || p.loss.Load() != 0 {
@@ -65,6 +63,9 @@ func (p *Peer) sweep(ctx context.Context, now uint32) {
 		}
 		return
 	}
+	p.in.mu.Lock()
+	p.in.spare = nil
+	p.in.mu.Unlock()
 	p.out.mu.Lock()
 	p.out.spare = nil
 	if len(p.out.closes) == 0 {
