@@ -26,7 +26,10 @@ import (
 func PlaneOptions(c *config.Plane) (plane.Options, error) {
 	o := plane.Options{
 		Transport: transport.Options{Insecure: c.Insecure}, Heartbeat: c.Heartbeat,
-		Mux: mux.Options{Window: uint32(c.Window), SlotBytes: uint32(c.SlotBytes), Flush: mux.Flush{Linger: c.Linger}},
+		Mux: mux.Options{Window: uint32(c.Window), SlotBytes: uint32(c.SlotBytes), Flush: mux.Flush{Linger: c.Linger, Gather: c.Gather}},
+	}
+	if c.Gather == 0 {
+		o.Mux.Flush.Gather = -1
 	}
 	if c.Listen != "" {
 		o.Listen = append(o.Listen, messenger.Listen{Network: "tcp", Address: c.Listen})

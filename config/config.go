@@ -74,6 +74,7 @@ type Plane struct {
 	Window    int
 	SlotBytes ByteSize
 	Linger    time.Duration
+	Gather    time.Duration
 	Heartbeat time.Duration
 }
 

@@ -163,7 +163,11 @@ var keys = []key{
 	},
 	{
 		name: "plane.linger", field: func(c *Config) any { return &c.Plane.Linger }, standard: time.Duration(0), kind: single{span{0, 100 * time.Millisecond}}, restart: true,
-		help: "How long a record may wait for company before it is written. 0: it is written as soon as the connection can.",
+		help: "How long a record may wait for company before it is written. 0: it is written as soon as the connection can, but for plane.gather.",
+	},
+	{
+		name: "plane.gather", field: func(c *Config) any { return &c.Plane.Gather }, standard: 2 * time.Millisecond, kind: single{span{0, 100 * time.Millisecond}}, restart: true,
+		help: "How long after a write the next records to a peer may wait where many producers send thousands a second, one by one. 0: never; plane.linger takes its place.",
 	},
 	{
 		name: "plane.heartbeat", field: func(c *Config) any { return &c.Plane.Heartbeat }, standard: 5 * time.Second, kind: single{span{200 * time.Millisecond, time.Minute}}, restart: true,

@@ -18,26 +18,24 @@ import (
 type Anchor struct {
 	n     *Node
 	id    uint64
-	opts  AnchorOptions
+	opts  *AnchorOptions // but for Value; most anchors of a node share them
+	value any            // beside the inbox: it is read with each record
 	inbox mux.Inbox
 	links links
 
-	// Of the reader.
-	frames mux.Frames
-	unread drained
-	ended  error
+	reader *reader // nil: nobody has called Recv
+	unread drained // of who reads
 
-	state   anchorState // guarded by mu, as all that follows
-	mu      sync.Mutex
-	claimed bool // the present bind was
+	mu      sync.Mutex // of what follows
+	state   anchorState
 	stopped bool
-	session uint64
-	bind    *mux.Bind   // SPSC, over the mux
-	cancel  wire.Handle // where to cancel an attached stream; zero: it came by ticket
-	local   *mux.Local
-	conn    *inStream          // over tcp-stream
-	senders map[uint64]*source // MPSC, by sender id
-	lastID  uint64
+	origin  *origin // nil: nobody has a ticket or was attached
+}
+
+// reader is of the goroutine that calls Recv; a poller needs none.
+type reader struct {
+	frames mux.Frames
+	ended  error // what Recv returns for good
 }
 
 type anchorState uint8
@@ -50,40 +48,27 @@ const (
 	gone
 )
 
-// source is one sender of an MPSC anchor.
-type source struct {
-	id     uint64
-	bind   *mux.Bind
-	cancel wire.Handle
-	local  *mux.Local
-	conn   *inStream
-}
+// drained is what was read and not told yet: of few frames, so 4 bytes hold it.
+type drained struct{ tag, records, bytes uint32 }
 
-// drained is what was read and not told yet.
-type drained struct {
-	tag, records uint32
-	bytes        int
-}
-
-// NewAnchor makes an anchor. Close it unless its stream was read to the end.
+// NewAnchor makes an anchor. Close it unless its stream was read to the end. ErrDraining:
+// the node begins no stream any more.
 func (n *Node) NewAnchor(o AnchorOptions) (*Anchor, error) {
-	if n.closed.Load() {
-		return nil, ErrClosed
-	}
-	if n.anchors.size.Load() >= int64(n.opts.MaxAnchors) {
-		return nil, fmt.Errorf("%w anchors: %d", ErrTooMany, n.opts.MaxAnchors)
-	}
-	o.Heartbeat = cmp.Or(o.Heartbeat, n.opts.Heartbeat)
-	if o.Unattached == 0 && !o.MPSC { // velo's anchors of many senders wait for ever
-		o.Unattached = n.opts.Unattached
-	}
-	a := &Anchor{n: n, id: secret(), opts: o}
+	a := &Anchor{n: n, id: secret(), opts: n.anchorOptions(o), value: o.Value}
 	if o.MPSC {
 		a.id |= wire.MPSCBit
 	}
 	a.inbox.Owner = a
 	n.anchors.add(a.id, a)
-	n.deadlines.set(a, o.Unattached)
+	err := n.refuses() // asked after it was counted, so that Drain misses none
+	if err == nil && n.anchors.size.Load() > int64(n.opts.MaxAnchors) {
+		err = fmt.Errorf("%w anchors: %d", ErrTooMany, n.opts.MaxAnchors)
+	}
+	if err != nil {
+		a.leave(nil)
+		return nil, err
+	}
+	n.deadlines.set(a, a.opts.Unattached)
 	return a, nil
 }
 
@@ -91,14 +76,19 @@ func (n *Node) NewAnchor(o AnchorOptions) (*Anchor, error) {
 func (a *Anchor) Handle() wire.Handle { return wire.Handle{Hi: a.n.Worker(), Lo: a.id} }
 
 // Value is that of the AnchorOptions.
-func (a *Anchor) Value() any { return a.opts.Value }
+func (a *Anchor) Value() any { return a.value }
+
+func (a *Anchor) mpsc() bool { return a.id&wire.MPSCBit != 0 }
 
 // Ticket lets whoever has it send the first record without an attach round trip. It is
 // for one sender of version v (0: a Go node, or velo 0.17 and later), once, within the
-// accept window.
+// accept window. ErrDraining: the node begins no stream any more.
 func (a *Anchor) Ticket(v wire.Version) (*wire.Ticket, error) {
-	if a.opts.MPSC {
+	if a.mpsc() {
 		return nil, fmt.Errorf("%w: an anchor of many senders has none", ErrTicket)
+	}
+	if err := a.n.refuses(); err != nil {
+		return nil, err
 	}
 	v = cmp.Or(v, wire.V2)
 	a.mu.Lock()
@@ -106,42 +96,13 @@ func (a *Anchor) Ticket(v wire.Version) (*wire.Ticket, error) {
 	if a.state != free {
 		return nil, fmt.Errorf("%w: the anchor has a ticket or a sender already", ErrTicket)
 	}
-	a.newBind()
+	session := a.newBind(wire.Handle{})
 	a.state = prebound
 	a.n.deadlines.set(a, a.n.opts.AcceptWindow)
 	return &wire.Ticket{
-		TransportKey: v.Key(), HeartbeatIntervalMS: uint64(a.opts.Heartbeat.Milliseconds()), RoutingSessionID: a.session,
+		TransportKey: v.Key(), HeartbeatIntervalMS: uint64(a.opts.Heartbeat.Milliseconds()), RoutingSessionID: session,
 		InitialCredit: a.n.mux.Window(), SlotByteBudget: a.n.mux.SlotBytes(),
 	}, nil
-}
-
-// newBind lets a slot claim the anchor. The lock is held.
-func (a *Anchor) newBind() {
-	a.session = secret()
-	a.claimed = false
-	b := &mux.Bind{Anchor: a.id, Session: a.session, Inbox: &a.inbox}
-	b.Claimed = func() { a.wasClaimed(b) }
-	a.bind = b
-	a.n.mux.Bind(b)
-	if a.stopped {
-		a.n.mux.Stop(b)
-	}
-}
-
-// wasClaimed runs when the stream has begun.
-func (a *Anchor) wasClaimed(b *mux.Bind) {
-	a.mu.Lock()
-	mine := a.bind == b
-	if mine {
-		a.claimed = true
-		if a.state == prebound {
-			a.state = attached
-		}
-	}
-	a.mu.Unlock()
-	if mine {
-		a.n.deadlines.clear(a)
-	}
 }
 
 // Recv returns the next record, valid until the next call. io.EOF: the stream is
@@ -162,16 +123,21 @@ func (a *Anchor) Recv(ctx context.Context) ([]byte, error) {
 // RecvEvent is Recv for an anchor of many senders: each of them may end, and the others
 // go on. An error is the end of the anchor or ctx's.
 func (a *Anchor) RecvEvent(ctx context.Context) (Event, error) {
-	f := &a.frames
+	r := a.reader
+	if r == nil {
+		r = &reader{}
+		a.reader = r
+	}
+	f := &r.frames
 	for {
 		frame, tag, ok := f.Next()
 		if !ok {
 			a.tellDrained(f)
-			if a.ended != nil {
-				return Event{}, a.ended
+			if r.ended != nil {
+				return Event{}, r.ended
 			}
 			if err := a.inbox.Await(ctx, f); err != nil {
-				return Event{}, a.over(err)
+				return Event{}, r.over(err)
 			}
 			continue
 		}
@@ -184,7 +150,7 @@ func (a *Anchor) RecvEvent(ctx context.Context) (Event, error) {
 }
 
 // Waiting reports whether Recv would return at once.
-func (a *Anchor) Waiting() bool { return a.frames.N > 0 || !a.inbox.Empty() }
+func (a *Anchor) Waiting() bool { return a.reader != nil && a.reader.frames.N > 0 || !a.inbox.Empty() }
 
 // readsUntold is how many records are read before the sender gets credit for them, where
 // more wait to be read.
@@ -193,10 +159,10 @@ const readsUntold = 8
 // event decodes the next frame and keeps account of it.
 func (a *Anchor) event(f *mux.Frames, frame []byte, tag uint32) (e Event) {
 	e.read(frame)
-	if a.opts.MPSC {
+	if a.mpsc() {
 		e.Sender, _ = a.inbox.Source(tag).(uint64)
 	}
-	if e.Ends() && !(a.opts.MPSC && e.Err != nil) { // of many senders one may err, and go on
+	if e.Ends() && !(a.mpsc() && e.Err != nil) { // of many senders one may err, and go on
 		a.tellDrained(f)
 		a.ends(&e, tag)
 		return e
@@ -206,56 +172,64 @@ func (a *Anchor) event(f *mux.Frames, frame []byte, tag uint32) (e Event) {
 		a.unread.tag = tag
 	}
 	a.unread.records++
-	a.unread.bytes += len(frame)
+	a.unread.bytes += uint32(len(frame))
 	return e
 }
 
 // tellDrained lets the credit of what was read from f return.
 func (a *Anchor) tellDrained(f *mux.Frames) {
 	if d := &a.unread; d.records > 0 {
-		a.inbox.Drained(f, d.tag, int(d.records), d.bytes)
+		a.inbox.Drained(f, d.tag, int(d.records), int(d.bytes))
 		*d = drained{}
 	}
 }
 
 // ends takes a sender's last event.
 func (a *Anchor) ends(e *Event, tag uint32) {
-	switch {
-	case a.opts.MPSC:
+	if a.mpsc() || e.Kind == wire.Detached && e.Err == nil {
 		a.inbox.Release(tag)
-		a.mu.Lock()
-		delete(a.senders, e.Sender)
-		alone := len(a.senders) == 0
-		a.mu.Unlock()
-		if alone {
-			a.n.deadlines.set(a, a.opts.Unattached)
+		if a.goesOn(e.Sender) {
+			return
 		}
-		return
-	case e.Kind == wire.Detached && e.Err == nil:
-		a.inbox.Release(tag)
-		a.mu.Lock()
-		if a.state != gone {
-			a.state, a.bind, a.local, a.conn = free, nil, nil, nil
-			a.n.deadlines.set(a, a.opts.Unattached)
-		}
-		a.mu.Unlock()
-		return
 	}
-	malformed := e.Err != nil
-	a.mu.Lock()
-	if a.state == late {
+	var why error
+	if e.Err != nil { // malformed: it may go on sending
+		why = ErrCancelled
+	}
+	if a.leave(why) == late {
 		e.Err = ErrUnattached
 	}
-	a.mu.Unlock()
-	a.ended = e.Error()
-	a.leave(malformed)
+	if a.reader != nil {
+		a.reader.ended = e.Error()
+	}
+}
+
+// goesOn has the anchor wait for its other senders, or for the next, and reports whether
+// it does: nobody came in time for one that is late.
+func (a *Anchor) goesOn(without uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.state == late:
+		return false
+	case a.state == gone:
+		return true // Recv is told why
+	case a.mpsc():
+		a.forget(without)
+	default:
+		a.state, a.origin = free, nil
+	}
+	if a.alone() {
+		a.n.deadlines.set(a, a.opts.Unattached)
+	}
+	return true
 }
 
 // over says why nothing more comes, where that is why the inbox gives nothing.
-func (a *Anchor) over(err error) error {
+func (r *reader) over(err error) error {
 	if errors.Is(err, mux.ErrClosed) {
-		a.ended = ErrClosed
-		return a.ended
+		r.ended = ErrClosed
+		return r.ended
 	}
 	return err
 }
@@ -265,69 +239,47 @@ func (a *Anchor) over(err error) error {
 func (a *Anchor) Stop() {
 	a.mu.Lock()
 	a.stopped = true
-	bind, local, cancel, conn := a.bind, a.local, a.cancel, a.conn
+	s := a.sender()
 	a.mu.Unlock()
-	switch {
-	case local != nil && conn == nil:
-		local.Stop()
-	case cancel != (wire.Handle{}):
-		a.n.fire(cancel.Hi, wire.HandlerStreamStop, wire.CancelRequest{SenderStreamID: cancel.Lo})
-	case bind != nil:
-		a.n.mux.Stop(bind)
-	}
+	a.n.stopSource(&s)
 }
 
 // Close ends the stream from the consumer's side: its senders are told, what was not
 // read is forgotten. It may be called more than once.
 func (a *Anchor) Close() error {
-	a.leave(true)
+	a.leave(ErrCancelled)
 	return nil
 }
 
-// leave takes the anchor out of the node. tell: its senders are to end too.
-func (a *Anchor) leave(tell bool) {
+// leave takes the anchor out of the node, and returns what it was before. why is what its
+// senders end with; nil: they have ended.
+func (a *Anchor) leave(why error) anchorState {
 	a.mu.Lock()
-	if a.state == gone {
+	was, o := a.state, a.origin
+	if was == gone {
 		a.mu.Unlock()
-		return
+		return was
 	}
-	a.state = gone
-	last := source{bind: a.bind, cancel: a.cancel, local: a.local, conn: a.conn}
-	senders := a.senders
-	a.bind, a.local, a.conn, a.senders = nil, nil, nil, nil
+	a.state, a.origin = gone, nil
 	a.mu.Unlock()
 	a.n.anchors.remove(a.id)
 	a.n.deadlines.clear(a)
-	if tell {
-		a.n.cancelSource(&last)
-		for _, s := range senders {
-			a.n.cancelSource(s)
+	if why != nil && o != nil {
+		a.n.endSource(&o.source, why)
+		for _, s := range o.senders {
+			a.n.endSource(s, why)
 		}
 	}
 	a.inbox.Close()
-}
-
-// cancelSource ends what a sender sends to us.
-func (n *Node) cancelSource(s *source) {
-	switch {
-	case s.local != nil:
-		s.local.End(ErrCancelled)
-	case s.conn != nil:
-		s.conn.close()
-	case s.bind != nil:
-		n.mux.Cancel(s.bind)
-	}
-	if s.cancel != (wire.Handle{}) && (s.local == nil || s.conn != nil) {
-		n.fire(s.cancel.Hi, wire.HandlerStreamCancel, wire.CancelRequest{SenderStreamID: s.cancel.Lo})
-	}
+	return was
 }
 
 // expired runs when nobody came in time: the consumer sees its stream end.
 func (n *Node) expired(a *Anchor) {
 	a.mu.Lock()
-	bind := a.bind
-	waits := a.state == free && len(a.senders) == 0 || a.state == prebound || a.state == attached && !a.claimed
-	if !waits || bind != nil && !n.mux.Release(bind) {
+	o := a.origin
+	waits := a.state == free && a.alone() || a.state == prebound || a.state == attached && !o.claimed
+	if !waits || !n.released(o) {
 		a.mu.Unlock()
 		return // it came just now
 	}

@@ -20,38 +20,47 @@ import (
 const attachTimeout = 30 * time.Second
 
 // Attach begins a stream to the anchor with the handle, by a round trip to its node.
-// ErrRefused: it does not want one. An anchor of this process needs no round trip.
-func (n *Node) Attach(ctx context.Context, h wire.Handle) (*Sender, error) {
-	s, err := n.newSender(h)
-	if err != nil {
-		return nil, err
-	}
-	begun := time.Now()
+// ErrRefused: it does not want one, or drains. ErrDraining: this node drains. An anchor of
+// this node needs no round trip.
+func (n *Node) Attach(ctx context.Context, h wire.Handle) (s *Sender, err error) {
 	if h.Hi == n.Worker() {
-		err = n.attachLocal(s, h)
+		if err = n.refuses(); err == nil {
+			s, err = n.attachLocal(h)
+		}
+		n.metrics.openLocal(err)
 	} else {
-		err = n.attachRemote(ctx, s, h)
-		n.metrics.attachRTT.WithLabelValues(outcome(err), scheme(s.key, err)).Observe(time.Since(begun).Seconds())
+		s, err = n.attachRemote(ctx, h)
 	}
-	n.metrics.open(scheme(s.key, err), begun, err)
 	if err != nil {
-		n.senders.remove(s.id)
 		return nil, fmt.Errorf("attaching to %s: %w", h, err)
 	}
 	return s, nil
 }
 
-func scheme(key string, err error) string {
-	switch {
-	case err != nil:
-		return "unknown"
-	case key == "":
-		return local
+// attachRemote begins a stream to an anchor of another node.
+func (n *Node) attachRemote(ctx context.Context, h wire.Handle) (*Sender, error) {
+	s, err := n.newSender(h)
+	if err != nil {
+		return nil, err
 	}
-	return key
+	begun := time.Now()
+	err = n.askAttach(ctx, s, h)
+	took := time.Since(begun)
+	scheme := "unknown"
+	if err == nil {
+		scheme = s.key
+	}
+	n.metrics.attachRTT.WithLabelValues(outcome(err), scheme).Observe(took.Seconds())
+	n.metrics.open(scheme, took, err)
+	if err != nil {
+		n.senders.remove(s.id)
+		return nil, err
+	}
+	return s, nil
 }
 
-// Open begins a stream with a ticket: the first record may leave at once.
+// Open begins a stream with a ticket: the first record may leave at once. ErrDraining:
+// this node begins no stream any more.
 func (n *Node) Open(h wire.Handle, t *wire.Ticket) (*Sender, error) {
 	v, ok := wire.VersionOf(t.TransportKey)
 	switch {
@@ -62,33 +71,46 @@ func (n *Node) Open(h wire.Handle, t *wire.Ticket) (*Sender, error) {
 	case t.InitialCredit == 0:
 		return nil, fmt.Errorf("%w: it offers no credit", ErrTicket)
 	}
-	s, err := n.newSender(h)
+	s, err := n.open(h, t, v)
 	if err != nil {
-		return nil, err
-	}
-	if h.Hi == n.Worker() {
-		err = n.openLocal(s, h, t.RoutingSessionID)
-	} else {
-		err = n.openSlot(s, h, v, &wire.AttachAnswer{
-			HeartbeatIntervalMS: t.HeartbeatIntervalMS, RoutingSessionID: t.RoutingSessionID, InitialCredit: t.InitialCredit,
-		})
-	}
-	if err != nil {
-		n.senders.remove(s.id)
 		return nil, fmt.Errorf("opening a stream to %s: %w", h, err)
 	}
 	return s, nil
 }
 
-func (n *Node) newSender(h wire.Handle) (*Sender, error) {
-	switch {
-	case n.closed.Load():
-		return nil, ErrClosed
-	case n.senders.size.Load() >= int64(n.opts.MaxSenders):
-		return nil, fmt.Errorf("%w senders: %d", ErrTooMany, n.opts.MaxSenders)
+func (n *Node) open(h wire.Handle, t *wire.Ticket, v wire.Version) (*Sender, error) {
+	if h.Hi == n.Worker() {
+		if err := n.refuses(); err != nil {
+			return nil, err
+		}
+		return n.openLocal(h, t.RoutingSessionID)
 	}
+	s, err := n.newSender(h)
+	if err != nil {
+		return nil, err
+	}
+	err = n.openSlot(s, h, v, &wire.AttachAnswer{
+		HeartbeatIntervalMS: t.HeartbeatIntervalMS, RoutingSessionID: t.RoutingSessionID, InitialCredit: t.InitialCredit,
+	})
+	if err != nil {
+		n.senders.remove(s.id)
+		return nil, err
+	}
+	return s, nil
+}
+
+// newSender makes the sender of a stream to another node.
+func (n *Node) newSender(h wire.Handle) (*Sender, error) {
 	s := &Sender{n: n, id: n.senders.next(), to: h.Hi}
 	n.senders.add(s.id, s)
+	err := n.refuses() // asked after it was counted, so that Drain misses none
+	if err == nil && n.senders.size.Load() > int64(n.opts.MaxSenders) {
+		err = fmt.Errorf("%w senders: %d", ErrTooMany, n.opts.MaxSenders)
+	}
+	if err != nil {
+		n.senders.remove(s.id)
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -110,7 +132,7 @@ func (n *Node) openSlot(s *Sender, h wire.Handle, v wire.Version, a *wire.Attach
 	return nil
 }
 
-func (n *Node) attachRemote(ctx context.Context, s *Sender, h wire.Handle) error {
+func (n *Node) askAttach(ctx context.Context, s *Sender, h wire.Handle) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, attachTimeout)
@@ -133,6 +155,9 @@ func (n *Node) attachRemote(ctx context.Context, s *Sender, h wire.Handle) error
 		handler = wire.HandlerMPSCAttach
 	}
 	reply, err := n.messages.Call(ctx, h.Hi, handler, body)
+	if errors.Is(err, messenger.ErrShuttingDown) {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -175,7 +200,7 @@ func (n *Node) handleControl() {
 			begun := time.Now()
 			reply, key, err := f(m.From, m.Body)
 			if operation != "" {
-				n.metrics.operation(operation, key, begun, err)
+				n.metrics.operation(operation, key, time.Since(begun), err)
 			}
 			var refused *wire.AttachError
 			if errors.As(err, &refused) { // in an answer of its own, with outcome 0
@@ -201,8 +226,8 @@ func (n *Node) handleControl() {
 	}
 	simple(wire.HandlerDetach, "detach", func(a *Anchor) { a.inject(wire.FrameDetached) })
 	simple(wire.HandlerFinalize, "finalize", func(a *Anchor) { a.inject(wire.FrameFinalized) })
-	simple(wire.HandlerCancel, "cancel", func(a *Anchor) { a.leave(true) })
-	simple(wire.HandlerMPSCCancel, "cancel", func(a *Anchor) { a.leave(true) })
+	simple(wire.HandlerCancel, "cancel", func(a *Anchor) { a.leave(ErrCancelled) })
+	simple(wire.HandlerMPSCCancel, "cancel", func(a *Anchor) { a.leave(ErrCancelled) })
 	handle(wire.HandlerMPSCDetach, "detach", func(_ wire.WorkerID, b body) ([]byte, string, error) {
 		var r wire.DetachSenderRequest
 		if err := r.UnmarshalJSON(b); err != nil {
@@ -315,7 +340,7 @@ func (a *Anchor) grant(r *wire.AttachRequest, key string) (*wire.AttachAnswer, e
 	switch {
 	case a.state == gone || a.state == late:
 		return refuse("anchor %s not found", h)
-	case a.opts.MPSC:
+	case a.mpsc():
 		if a.crowded() {
 			return refuse("reached max_senders limit %d", a.opts.MaxSenders)
 		}
@@ -330,76 +355,58 @@ func (a *Anchor) grant(r *wire.AttachRequest, key string) (*wire.AttachAnswer, e
 		}
 		return answer, nil
 	case a.state == prebound && !muxed:
-		a.n.mux.Release(a.bind)
-		a.state, a.bind = free, nil
+		a.n.released(a.origin)
+		a.state, a.origin = free, nil
 		a.n.deadlines.set(a, a.opts.Unattached)
 		return refuse("anchor %s was pre-bound on %s, which this sender does not support", h, wire.KeyV2)
 	case a.state == prebound: // the attach adopts what waits for the ticket
-		a.cancel, a.state = r.CancelHandle, attached
-		answer.RoutingSessionID = a.session
+		a.origin.cancel, a.state = r.CancelHandle, attached
+		answer.RoutingSessionID = a.origin.session
 		return answer, nil
-	case a.state == attached && a.claimed && a.cancel == (wire.Handle{}):
+	case a.state == attached && a.origin.claimed && a.origin.cancel == (wire.Handle{}):
 		return refuse("anchor %s is already streaming through a pre-bound slot", h)
 	case a.state == attached:
 		return refuse("anchor %s already attached", h)
 	}
-	a.cancel, a.state = r.CancelHandle, attached
+	a.state = attached
 	if muxed {
-		a.newBind()
+		answer.RoutingSessionID = a.newBind(r.CancelHandle)
 	} else {
-		a.session, a.claimed = a.n.streams.expect(a, 0), false
+		answer.RoutingSessionID = a.n.streams.expect(a, 0)
+		a.origin = &origin{source: source{cancel: r.CancelHandle}, session: answer.RoutingSessionID}
 	}
 	a.n.deadlines.set(a, a.n.opts.AcceptWindow)
-	answer.RoutingSessionID = a.session
 	if a.stopped {
-		a.n.fire(r.CancelHandle.Hi, wire.HandlerStreamStop, wire.CancelRequest{SenderStreamID: r.CancelHandle.Lo})
+		a.n.stopSource(&a.origin.source)
 	}
 	return answer, nil
-}
-
-// crowded says that an MPSC anchor takes no more senders. The lock is held.
-func (a *Anchor) crowded() bool { return a.opts.MaxSenders > 0 && len(a.senders) >= a.opts.MaxSenders }
-
-// addSource counts one more sender of an MPSC anchor. The lock is held.
-func (a *Anchor) addSource(cancel wire.Handle) *source {
-	a.lastID++
-	s := &source{id: a.lastID, cancel: cancel}
-	if a.senders == nil {
-		a.senders = map[uint64]*source{}
-	}
-	a.senders[s.id] = s
-	a.n.deadlines.clear(a)
-	return s
 }
 
 // dropSender forgets a sender of an MPSC anchor without a word to the consumer.
 func (a *Anchor) dropSender(id uint64) {
 	a.mu.Lock()
-	s := a.senders[id]
-	delete(a.senders, id)
+	s := a.forget(id)
 	a.mu.Unlock()
-	if s == nil {
-		return
-	}
-	if s.bind != nil {
-		a.n.mux.Cancel(s.bind)
-	}
-	if s.conn != nil {
-		s.conn.close()
+	if s != nil {
+		s.cancel = wire.Handle{} // it is the one who said so
+		a.n.endSource(s, ErrCancelled)
 	}
 }
 
 // inject gives the consumer a terminal that no sender sent.
 func (a *Anchor) inject(terminal []byte) {
 	a.mu.Lock()
-	bind := a.bind
-	ok := a.state != gone && a.state != late && !a.opts.MPSC
+	s := a.sender()
+	ok := a.state != gone && a.state != late && !a.mpsc()
 	a.mu.Unlock()
 	if !ok {
 		return
 	}
-	if bind != nil {
-		a.n.mux.Cancel(bind)
+	switch {
+	case s.bind != nil:
+		a.n.mux.Cancel(s.bind)
+	case s.local != nil && s.cancel == (wire.Handle{}): // on this node
+		s.local.End(ErrCancelled)
 	}
 	_ = a.n.mux.NewLocal(&a.inbox, nil, mux.Hooks{}).Finish(terminal) // closed meanwhile: nobody is to know
 }
@@ -407,13 +414,12 @@ func (a *Anchor) inject(terminal []byte) {
 // abort undoes an attach whose producer could not begin.
 func (a *Anchor) abort(cancel wire.Handle) {
 	a.mu.Lock()
-	mine := a.state == attached && a.cancel == cancel && !a.claimed
-	if !mine || a.bind != nil && !a.n.mux.Release(a.bind) {
-		a.mu.Unlock()
+	defer a.mu.Unlock()
+	o := a.origin
+	if a.state != attached || o.cancel != cancel || o.claimed || !a.n.released(o) {
 		return
 	}
-	a.state, a.bind, a.conn, a.cancel = free, nil, nil, wire.Handle{}
-	a.mu.Unlock()
+	a.state, a.origin = free, nil
 	a.n.deadlines.set(a, a.opts.Unattached)
 }
 
@@ -422,10 +428,10 @@ func (a *Anchor) renew(session *uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.opts.MPSC:
+	case a.mpsc():
 	case session == nil && a.state == free:
 		a.n.deadlines.set(a, a.opts.Unattached)
-	case session != nil && *session == a.session && !a.claimed && (a.state == prebound || a.state == attached):
+	case session != nil && (a.state == prebound || a.state == attached) && *session == a.origin.session && !a.origin.claimed:
 		a.n.deadlines.set(a, a.n.opts.AcceptWindow)
 	}
 }

@@ -15,11 +15,14 @@ import (
 // with a million, and nothing stale stays behind.
 type wheel struct {
 	begun time.Time
-	now   atomic.Int64 // seconds since then, as they were looked at last
+	now   atomic.Uint32 // seconds since then, as they were looked at last
 	part  [parts]wheelPart
 }
 
-const wheelSeconds = 256 // later deadlines go round again
+const (
+	wheelSeconds = 256     // later deadlines go round again
+	farthest     = 1 << 31 // seconds, 68 years
+)
 
 type wheelPart struct {
 	mu    sync.Mutex
@@ -30,7 +33,7 @@ type wheelPart struct {
 // links put an anchor into a list. Guarded by the part's lock.
 type links struct {
 	next, prev *Anchor
-	second     int64       // of the deadline, since the wheel began
+	second     uint32      // of the deadline, since the wheel began
 	waits      atomic.Bool // written under the lock alone
 }
 
@@ -50,7 +53,7 @@ func (w *wheel) set(a *Anchor, d time.Duration) {
 	defer p.mu.Unlock()
 	p.unlink(a)
 	// The clock is up to a look old, so one more.
-	a.links.second = w.now.Load() + int64((d+lookEvery-1)/lookEvery) + 1
+	a.links.second = w.now.Load() + uint32(min((d-1)/lookEvery, farthest)) + 2
 	p.link(a)
 }
 
@@ -96,7 +99,7 @@ func (p *wheelPart) unlink(a *Anchor) {
 func (w *wheel) run(ctx context.Context, expired func(*Anchor)) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	looked := int64(0) // up to this second
+	looked := uint32(0) // up to this second
 	var due []*Anchor
 	for {
 		select {
@@ -104,7 +107,7 @@ func (w *wheel) run(ctx context.Context, expired func(*Anchor)) {
 			return
 		case <-tick.C:
 		}
-		now := int64(time.Since(w.begun) / lookEvery)
+		now := uint32(time.Since(w.begun) / lookEvery)
 		w.now.Store(now)
 		for ; looked <= now; looked++ {
 			for i := range w.part {

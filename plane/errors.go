@@ -39,6 +39,9 @@ var (
 	ErrTicket = errors.New("the ticket cannot be used")
 )
 
+// ErrDraining: the node drains (Node.Drain): its streams go on, and no new one begins.
+var ErrDraining = errors.New("the node drains and begins no new stream; use another")
+
 // ErrTooMany: the node has as many anchors, streams or peers as it takes.
 var ErrTooMany = mux.ErrTooMany
 

@@ -5,60 +5,75 @@ package plane
 import (
 	"fmt"
 
+	"github.com/velo-agent/velo-agent/plane/mux"
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
-// attachLocal joins a sender to an anchor of this process: no wire, no heartbeat.
-func (n *Node) attachLocal(s *Sender, h wire.Handle) error {
+// A sender to an anchor of this node needs no wire and no heartbeat, and no peer may stop
+// or cancel it: it stands in no table, and ends with its anchor.
+
+// attachLocal begins a stream to an anchor of this node.
+func (n *Node) attachLocal(h wire.Handle) (*Sender, error) {
 	a := n.anchors.get(h.Lo)
 	if a == nil {
-		return fmt.Errorf("%w: anchor %s not found", ErrRefused, h)
+		return nil, fmt.Errorf("%w: anchor %s not found", ErrRefused, h)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.state == gone || a.state == late:
-		return fmt.Errorf("%w: anchor %s not found", ErrRefused, h)
-	case a.opts.MPSC:
+		return nil, fmt.Errorf("%w: anchor %s not found", ErrRefused, h)
+	case a.mpsc():
 		if a.crowded() {
-			return fmt.Errorf("%w: reached max_senders limit %d", ErrRefused, a.opts.MaxSenders)
+			return nil, fmt.Errorf("%w: reached max_senders limit %d", ErrRefused, a.opts.MaxSenders)
 		}
-		src := a.addSource(wire.Handle{})
-		src.local = n.mux.NewLocal(&a.inbox, src.id, (*told)(s))
-		s.carry(src.local, "")
-		return nil
-	case a.state == prebound && a.n.mux.Release(a.bind):
-		a.bind = nil
+		src, s := a.addSource(wire.Handle{}), &Sender{}
+		src.local = a.join(s, src.id)
+		return s, nil
+	case a.state == prebound && n.released(a.origin):
 	case a.state != free:
-		return fmt.Errorf("%w: anchor %s already attached", ErrRefused, h)
+		return nil, fmt.Errorf("%w: anchor %s already attached", ErrRefused, h)
 	}
-	a.beginLocal(s)
-	return nil
+	return a.beginLocal(), nil
 }
 
-// openLocal uses a ticket of this process.
-func (n *Node) openLocal(s *Sender, h wire.Handle, session uint64) error {
+// openLocal uses a ticket of this node.
+func (n *Node) openLocal(h wire.Handle, session uint64) (*Sender, error) {
 	a := n.anchors.get(h.Lo)
 	if a == nil {
-		return fmt.Errorf("%w: anchor %s not found", ErrTicket, h)
+		return nil, fmt.Errorf("%w: anchor %s not found", ErrTicket, h)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state != prebound || a.session != session || !n.mux.Release(a.bind) {
-		return fmt.Errorf("%w: it was used, or is none of anchor %s", ErrTicket, h)
+	if a.state != prebound || a.origin.session != session || !n.released(a.origin) {
+		return nil, fmt.Errorf("%w: it was used, or is none of anchor %s", ErrTicket, h)
 	}
-	a.bind = nil
-	a.beginLocal(s)
-	return nil
+	return a.beginLocal(), nil
 }
 
-// beginLocal begins the stream. The lock is held.
-func (a *Anchor) beginLocal(s *Sender) {
-	a.local = a.n.mux.NewLocal(&a.inbox, nil, (*told)(s))
-	s.carry(a.local, "")
-	a.state, a.claimed = attached, true
+// localStream are both ends' notes of a stream, which begin together.
+type localStream struct {
+	sender Sender
+	origin origin
+}
+
+// beginLocal begins the stream of the one sender. The lock is held.
+func (a *Anchor) beginLocal() *Sender {
+	l := &localStream{}
+	s, o := &l.sender, &l.origin
+	o.local, o.claimed = a.join(s, nil), true
+	a.origin, a.state = o, attached
 	a.n.deadlines.clear(a)
 	if a.stopped {
 		s.onStop()
 	}
+	return s
+}
+
+// join makes s a sender to the anchor; from is what Inbox.Source says of it.
+func (a *Anchor) join(s *Sender, from any) *mux.Local {
+	s.n, s.to = a.n, a.n.Worker()
+	l := a.n.mux.NewLocal(&a.inbox, from, (*told)(s))
+	s.out = l
+	return l
 }

@@ -23,16 +23,18 @@ type Node struct {
 	messages  *messenger.Messenger
 	mux       *mux.Mux
 	anchors   table[Anchor]
-	senders   table[Sender]
+	senders   table[Sender] // to other nodes
+	one, many AnchorOptions // of most anchors of one sender, and of many
 	deadlines wheel
 	metrics   *metrics
 	streams   *streamServer // nil: none
 
-	fires  chan fire
-	closed atomic.Bool
-	ctx    context.Context // of what goes on until Close
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+	fires    chan fire
+	draining atomic.Bool
+	closed   atomic.Bool
+	ctx      context.Context // of what goes on until Close
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
 }
 
 // fire is a message that nobody waits for.
@@ -48,28 +50,47 @@ const mostFires = 1 << 16
 // New starts a node. Close ends it.
 func New(o Options) (*Node, error) {
 	o.setDefaults()
+	if o.Metrics == nil {
+		return start(o)
+	}
+	r := &registration{Registerer: o.Metrics}
+	o.Metrics = r
+	n, err := start(o)
+	if err != nil {
+		r.undo()
+	}
+	return n, err
+}
+
+func start(o Options) (*Node, error) {
 	n := &Node{opts: o, deadlines: wheel{begun: time.Now()}, fires: make(chan fire, mostFires)}
-	n.ctx, n.stop = context.WithCancel(context.Background())
-	n.metrics = newMetrics(o.Metrics, func() float64 { return float64(n.anchors.size.Load()) })
+	n.many.MPSC = true
+	n.one.setDefaults(&n.opts)
+	n.many.setDefaults(&n.opts)
 	var err error
+	if n.metrics, err = newMetrics(o.Metrics, func() float64 { return float64(n.anchors.size.Load()) }); err != nil {
+		return nil, err
+	}
 	messages := messenger.Options{
 		Instance: o.Instance, Listen: o.Listen, Transport: o.Transport, Discovery: o.Discovery, Log: o.Log.With("component", "messenger"),
 	}
 	if o.Metrics != nil {
 		if messages.Metrics, err = messenger.NewMetrics(o.Metrics); err != nil {
-			return nil, fmt.Errorf("registering the metrics of messages: %w", err)
+			return nil, err
 		}
 		if o.Transport.Metrics == nil {
 			if messages.Transport.Metrics, err = transport.NewMetrics(o.Metrics); err != nil {
-				return nil, fmt.Errorf("registering the metrics of connections: %w", err)
+				return nil, err
 			}
 		}
 	}
+	m := o.Mux
+	m.Metrics = mux.NewMetrics(o.Metrics)
 	if n.messages, err = messenger.New(messages); err != nil {
 		return nil, err
 	}
-	m := o.Mux
-	m.Worker, m.Metrics = n.messages.Worker(), mux.NewMetrics(o.Metrics)
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	m.Worker = n.messages.Worker()
 	m.Dial = func(to wire.WorkerID, s mux.Source, down func(error)) mux.Link { return n.messages.Link(to, s, down) }
 	m.Ping = n.messages.Healthy
 	n.mux = mux.New(m)
@@ -104,9 +125,23 @@ func (n *Node) Flush() { n.mux.Flush() }
 // Live counts the streams over the mux that hold state here, of both directions.
 func (n *Node) Live() int { return n.mux.Live() }
 
-// Drain refuses new attaches and messages, and waits until every stream of this node
-// has ended, or ctx has.
+// refuses says why no stream begins here any more; nil: they do.
+func (n *Node) refuses() error {
+	switch {
+	case n.closed.Load():
+		return ErrClosed
+	case n.draining.Load():
+		return ErrDraining
+	}
+	return nil
+}
+
+// Drain has no stream begin any more: NewAnchor, Ticket, Attach and Open fail with
+// ErrDraining, attaches and messages of other nodes are refused. Streams that run go on, and
+// so does what was promised: a ticket that another node has lets its stream begin. Drain waits
+// until every anchor of this node and every stream from it has ended, or ctx has.
 func (n *Node) Drain(ctx context.Context) error {
+	n.draining.Store(true)
 	if err := n.messages.Drain(ctx); err != nil {
 		return err
 	}
@@ -140,7 +175,7 @@ func (n *Node) Close() error {
 		s.onEnd(ErrClosed)
 	}
 	for _, a := range n.anchors.all() {
-		a.leave(false)
+		a.leave(ErrClosed)
 	}
 	n.stop()
 	if n.streams != nil {

@@ -37,7 +37,7 @@ type Options struct {
 	Unattached   time.Duration // how long an anchor waits for a sender; negative: for ever
 	AcceptWindow time.Duration // how long a ticket, or an attach that was granted, waits for its stream
 	MaxAnchors   int
-	MaxSenders   int
+	MaxSenders   int  // streams to other nodes
 	NoTCPStream  bool // serve no producers without a mux, one connection a stream
 
 	noMux bool // of tests: name no mux as a producer
@@ -57,6 +57,28 @@ func (o *Options) setDefaults() {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// anchorOptions are those of an anchor but for its Value: one object for all that have the
+// node's.
+func (n *Node) anchorOptions(o AnchorOptions) *AnchorOptions {
+	o.Value = nil
+	if o == (AnchorOptions{}) {
+		return &n.one
+	}
+	if o == (AnchorOptions{MPSC: true}) {
+		return &n.many
+	}
+	own := o
+	own.setDefaults(&n.opts)
+	return &own
+}
+
+func (o *AnchorOptions) setDefaults(of *Options) {
+	o.Heartbeat = cmp.Or(o.Heartbeat, of.Heartbeat)
+	if !o.MPSC { // velo's anchors of many senders wait for ever
+		o.Unattached = cmp.Or(o.Unattached, of.Unattached)
 	}
 }
 

@@ -434,9 +434,50 @@ func TestUnattached(t *testing.T) {
 	if _, err := b.Ticket(0); err != nil {
 		t.Fatal(err)
 	}
-	wantEnd(t, a, ErrUnattached)
-	wantEnd(t, b, ErrUnattached)
+	many := anchor(t, consumer, AnchorOptions{MPSC: true, Unattached: time.Second})
+	for _, a := range []*Anchor{a, b, many} {
+		wantEnd(t, a, ErrUnattached)
+		wantEnd(t, a, ErrUnattached)
+	}
 	baseline(t, consumer)
+}
+
+func TestTooMany(t *testing.T) {
+	from, to := peers(t, Options{MaxSenders: 1}, Options{MaxAnchors: 2})
+	first, second := anchor(t, to, AnchorOptions{}), anchor(t, to, AnchorOptions{})
+	if _, err := to.NewAnchor(AnchorOptions{}); !errors.Is(err, ErrTooMany) {
+		t.Errorf("a third anchor: %v", err)
+	}
+	s := attach(t, from, first)
+	if _, err := from.Attach(t.Context(), second.Handle()); !errors.Is(err, ErrTooMany) {
+		t.Errorf("a second sender: %v", err)
+	}
+	s.Finalize()
+	wantEnd(t, first, io.EOF)
+	anchor(t, to, AnchorOptions{}) // there is room again
+	attach(t, from, second)
+}
+
+func TestAnchorOptions(t *testing.T) {
+	n := node(t, Options{Heartbeat: time.Second, Unattached: time.Minute})
+	for name, c := range map[string]struct {
+		o, want AnchorOptions
+		shared  bool
+	}{
+		"the node's": {want: AnchorOptions{Heartbeat: time.Second, Unattached: time.Minute}, shared: true},
+		"a value":    {o: AnchorOptions{Value: 7}, want: AnchorOptions{Heartbeat: time.Second, Unattached: time.Minute}, shared: true},
+		"MPSC":       {o: AnchorOptions{MPSC: true}, want: AnchorOptions{MPSC: true, Heartbeat: time.Second}, shared: true},
+		"its own":    {o: AnchorOptions{Unattached: -1}, want: AnchorOptions{Heartbeat: time.Second, Unattached: -1}},
+		"MPSC's own": {o: AnchorOptions{MPSC: true, MaxSenders: 2, Unattached: time.Hour}, want: AnchorOptions{MPSC: true, MaxSenders: 2, Heartbeat: time.Second, Unattached: time.Hour}},
+	} {
+		a, b := anchor(t, n, c.o), anchor(t, n, c.o)
+		if *a.opts != c.want || a.Value() != c.o.Value || a.Handle().MPSC() != c.o.MPSC {
+			t.Errorf("%s: %+v and the value %v", name, *a.opts, a.Value())
+		}
+		if (a.opts == b.opts) != c.shared {
+			t.Errorf("%s: two anchors share their options: %v", name, a.opts == b.opts)
+		}
+	}
 }
 
 // TestSlowConsumer: one that does not read stalls its own stream alone.

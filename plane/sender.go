@@ -29,7 +29,7 @@ type outlet interface {
 // Finalize, Detach, Fail and Close ends it.
 type Sender struct {
 	n    *Node
-	id   uint64
+	id   uint64        // by which the consumer stops or cancels it; 0: it is on this node
 	to   wire.WorkerID // who consumes; nobody else may stop it
 	out  outlet
 	key  string
@@ -133,7 +133,7 @@ func (s *Sender) finish(terminal []byte) error {
 		return ErrClosed
 	}
 	s.over = true
-	s.n.senders.remove(s.id)
+	s.forget()
 	return s.explain(s.out.Finish(terminal))
 }
 
@@ -198,8 +198,15 @@ func (s *Sender) onStop() {
 	}
 }
 
+// forget has nobody find the sender any more.
+func (s *Sender) forget() {
+	if s.id != 0 {
+		s.n.senders.remove(s.id)
+	}
+}
+
 func (s *Sender) onEnd(err error) {
-	s.n.senders.remove(s.id)
+	s.forget()
 	s.mu.Lock()
 	if s.err == nil {
 		s.err = err

@@ -190,22 +190,22 @@ func (a *Anchor) beginStream(in *inStream, sender uint64, end func()) *mux.Local
 	hooks := mux.Hooks{End: func(error) { end(); in.c.Close() }}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.opts.MPSC {
-		src := a.senders[sender]
+	if a.mpsc() {
+		src := a.source(sender)
 		if src == nil {
 			return nil
 		}
-		src.conn = in
 		src.local = a.n.mux.NewLocal(&a.inbox, sender, hooks)
 		return src.local
 	}
 	if a.state != attached {
 		return nil
 	}
-	a.conn, a.claimed = in, true
-	a.local = a.n.mux.NewLocal(&a.inbox, nil, hooks)
+	o := a.origin
+	o.claimed = true
+	o.local = a.n.mux.NewLocal(&a.inbox, nil, hooks)
 	a.n.deadlines.clear(a)
-	return a.local
+	return o.local
 }
 
 // read moves frames into the inbox until the terminal; an error is any other end.

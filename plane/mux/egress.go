@@ -27,7 +27,8 @@ type egress struct {
 
 	stage   *batch // where records are staged; nil: nothing is
 	sealed  []*batch
-	queued  int  // bytes of both
+	queued  int // bytes of both
+	gather  gather
 	lingers bool // the timer of linger runs, for stage
 	linger  *time.Timer
 	writing *batch // the connection has it
@@ -38,7 +39,7 @@ type egress struct {
 	due     bool     // what is staged is to be written whatever the policy
 
 	closes map[wire.SlotID]closing // of slots that we receive on, by our wish
-	said   []closing               // the last lifecycles that were written, for a lost connection
+	said   []closing               // the last that were written, for a lost connection
 	counts recordCounts
 }
 
@@ -48,7 +49,8 @@ type closing struct {
 	reason    wire.CloseReason
 	session   uint64
 	lifecycle wire.Lifecycle
-	asked     bool // a lifecycle record, not a close
+	asked     bool   // a lifecycle record, not a close
+	opens     uint32 // that had come from the peer by then
 }
 
 // recordCounts are records by type, told once a batch.
@@ -63,9 +65,11 @@ const (
 	// mostQueued is how often QueueBytes may wait before no stream is opened: opens and
 	// terminals wait for nothing.
 	mostQueued = 16
-	// mostSaid bounds the lifecycles that are said again. Their session makes that safe;
-	// a close has the slot's generation alone, so it is not.
-	mostSaid = 256
+	// mostSaid bounds what is said again after a lost connection.
+	mostSaid = mostClosing
+	// mostOpens is how many opens may have come before a close is not said again: it names a
+	// slot by its generation, which comes again after 256 of them.
+	mostOpens = 128
 	// controlLen is the longest record about a slot that we receive on.
 	controlLen = wire.RecordHeaderLen + 9
 )
@@ -82,17 +86,12 @@ func (e *egress) note(c closing) {
 	e.closes[c.slot] = c
 }
 
-// keepSaid remembers the lifecycles among what was written. The lock is held.
+// keepSaid remembers what was written. The lock is held.
 func (e *egress) keepSaid(list []closing) {
-	for _, c := range list {
-		if !c.asked {
-			continue
-		}
-		if len(e.said) >= mostSaid {
-			e.said = append(e.said[:0], e.said[mostSaid/2:]...)
-		}
-		e.said = append(e.said, c)
+	if over := len(e.said) + len(list) - mostSaid; over > 0 {
+		e.said = slices.Delete(e.said, 0, min(max(over, mostSaid/2), len(e.said)))
 	}
+	e.said = append(e.said, list...)
 }
 
 // room returns the batch that a record with a body of n bytes is to join, and counts it
@@ -161,17 +160,28 @@ func (e *egress) staged(o *Owner, s *batch) {
 // takes. The lock is held.
 func (e *egress) wantsKick(urgent bool) bool {
 	e.due = e.due || urgent || e.stage != nil && e.stage.alone
-	if f := &e.m.opts.Flush; f.waits() && !e.due && len(e.sealed) == 0 {
-		if f.Linger > 0 && !e.lingers {
-			e.lingers = true
-			e.linger.Reset(f.Linger)
-		}
-		return false
-	}
-	if e.kicked {
+	if e.kicked || !e.due && len(e.sealed) == 0 && e.holds() {
 		return false
 	}
 	e.kicked = true
+	return true
+}
+
+// holds says that what is staged is to wait, for its timer or for Flush. The lock is held.
+func (e *egress) holds() bool {
+	f := &e.m.opts.Flush
+	if f.Manual || e.lingers {
+		return true
+	}
+	wait := f.Linger
+	if wait == 0 && f.Gather > 0 && e.gather.holds > 0 {
+		wait = e.gather.wait(time.Since(e.m.begun), f.Gather)
+	}
+	if wait <= 0 {
+		return false
+	}
+	e.lingers = true
+	e.linger.Reset(wait)
 	return true
 }
 
@@ -199,9 +209,10 @@ func (e *egress) take(waits bool, control func(*batch)) *batch {
 	e.kicked = false
 	e.due = e.due || waits
 	var b *batch
+	held := e.lingers
 	if len(e.sealed) > 0 {
 		b = e.sealed[0]
-	} else if e.stage != nil && (e.due || !e.m.opts.Flush.waits()) {
+	} else if e.stage != nil && (e.due || !e.lingers && !e.m.opts.Flush.waits()) {
 		b = e.stage
 	}
 	switch {
@@ -232,6 +243,9 @@ func (e *egress) take(waits bool, control func(*batch)) *batch {
 	e.writing = b
 	e.m.opts.Metrics.sent(b.count, &e.counts)
 	e.counts = recordCounts{}
+	if most := e.m.opts.Flush.Gather; most > 0 {
+		e.gather.left(time.Since(e.m.begun), most, b.count, held)
+	}
 	e.roomAgain()
 	return b
 }

@@ -18,7 +18,8 @@ type ingress struct {
 	seq   uint32
 	slots []*inSlot // by index; nil: free
 	live  int
-	held  int // bytes in holds
+	opens uint32 // that came so far
+	held  int    // bytes in holds
 	// suspects says that there are slots to judge.
 	suspects bool
 	woken    []caller // to be told when the batch is through
@@ -296,6 +297,7 @@ func (p *Peer) unhold(s *inSlot, n int) {
 // opened takes an OpenSlot: it claims its bind, or is refused.
 func (p *Peer) opened(rec *wire.Record) {
 	in, index := &p.in, rec.Slot.Index()
+	in.opens++
 	anchor, session := wire.ParseOpen(rec.Body)
 	if index >= wire.MaxIndex {
 		p.turnAway(rec.Slot, wire.ProtocolError)
@@ -407,7 +409,7 @@ func (p *Peer) credited(id wire.SlotID, delta uint32) {
 
 // close notes that the slot is to be closed, by us as its receiver.
 func (p *Peer) close(id wire.SlotID, reason wire.CloseReason) {
-	p.lockOut().note(closing{slot: id, reason: reason})
+	p.lockOut().note(closing{slot: id, reason: reason, opens: p.in.opens})
 	p.control.Store(true)
 }
 

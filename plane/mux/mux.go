@@ -30,6 +30,7 @@ var epochs atomic.Uint64
 type Mux struct {
 	opts     Options
 	envelope envelope
+	begun    time.Time
 	tick     atomic.Uint32
 	binds    binds
 
@@ -44,7 +45,7 @@ type Mux struct {
 // New begins a mux. Close ends it.
 func New(o Options) *Mux {
 	o.setDefaults()
-	m := &Mux{opts: o, envelope: newEnvelope(o.Worker), peers: map[wire.WorkerID]*Peer{}}
+	m := &Mux{opts: o, envelope: newEnvelope(o.Worker), begun: time.Now(), peers: map[wire.WorkerID]*Peer{}}
 	m.tick.Store(1)
 	staged := m.staged
 	o.Metrics.staged.Store(&staged)

@@ -21,6 +21,7 @@ const (
 	DefaultQueueBytes = 256 << 10
 	DefaultVisitFloor = 2 * time.Millisecond
 	DefaultLinger     = time.Millisecond
+	DefaultGather     = 2 * time.Millisecond
 	DefaultMaxPeers   = 4096
 	DefaultSilence    = 15 * time.Second
 
@@ -58,8 +59,12 @@ type Options struct {
 // once, and take along what is staged.
 type Flush struct {
 	// Linger is how long the first staged record waits for company. 0: it is written as
-	// soon as the connection can write.
+	// soon as the connection can write, but for Gather.
 	Linger time.Duration
+	// Gather is how long a record may wait after the write before it, where records come one
+	// by one and thousands of them a second: many producers, each with its own times. It is
+	// for a Linger of 0; negative: never.
+	Gather time.Duration
 	// Manual leaves data to Peer.Flush and to full batches.
 	Manual bool
 }
@@ -73,6 +78,11 @@ func (o *Options) setDefaults() {
 	o.MaxPeers = cmp.Or(o.MaxPeers, DefaultMaxPeers)
 	o.VisitFloor = cmp.Or(o.VisitFloor, DefaultVisitFloor)
 	o.Linger = cmp.Or(o.Linger, DefaultLinger)
+	if f := &o.Flush; f.Manual || f.Linger > 0 {
+		f.Gather = -1
+	} else {
+		f.Gather = cmp.Or(f.Gather, DefaultGather)
+	}
 	o.Silence = cmp.Or(o.Silence, DefaultSilence)
 	o.Window = min(o.Window, math.MaxInt32)
 	o.MaxBatch = max(leastBatch, min(o.MaxBatch, largestBatch))

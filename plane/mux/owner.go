@@ -89,8 +89,7 @@ func (o *Owner) Item(b []byte) error {
 	e.mu.Lock()
 	s, err := e.room(o, frame, false)
 	if err != nil {
-		e.mu.Unlock()
-		return err
+		return o.refused(err)
 	}
 	s.buf = wire.AppendItemBytes(wire.AppendRecordHeader(s.buf, wire.Data, o.id, o.seq, frame), b)
 	e.staged(o, s)
@@ -108,8 +107,7 @@ func (o *Owner) Frame(frame []byte) error {
 	e.mu.Lock()
 	s, err := e.room(o, len(frame), false)
 	if err != nil {
-		e.mu.Unlock()
-		return err
+		return o.refused(err)
 	}
 	s.buf = append(wire.AppendRecordHeader(s.buf, wire.Data, o.id, o.seq, len(frame)), frame...)
 	e.staged(o, s)
@@ -119,6 +117,17 @@ func (o *Owner) Frame(frame []byte) error {
 		o.p.kick(o.p.m.opts.Metrics.wakesFrame)
 	}
 	return nil
+}
+
+// refused gives back the lock. What is held waits no longer: no more comes from o.
+func (o *Owner) refused(err error) error {
+	e := &o.p.out
+	kick := e.lingers && e.wantsKick(true)
+	e.mu.Unlock()
+	if kick {
+		o.p.kick(o.p.m.opts.Metrics.wakesFrame)
+	}
+	return err
 }
 
 // Wait waits until something that was refused with ErrWouldBlock may be tried again.

@@ -146,7 +146,9 @@ func (p *Peer) down(err error) {
 	p.in.mu.Lock()
 	p.out.mu.Lock()
 	for _, c := range p.out.said { // they may have been lost on the way
-		p.out.note(c)
+		if c.asked || p.in.opens-c.opens < mostOpens {
+			p.out.note(c)
+		}
 	}
 	p.out.said = nil
 	if w := p.out.writing; w != nil {

@@ -84,9 +84,7 @@ func TestStorm(t *testing.T) {
 			}
 		})
 	}
-	// The way back is left alone: a refusal that is lost with it is not said again, as a
-	// close names no session, and a producer without credit would wait for it.
-	storms := []*proxy{s.there}
+	storms := []*proxy{s.there, s.back}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range losses {
 		before := took.Load()

@@ -29,7 +29,8 @@ var policies = []struct {
 	name  string
 	flush mux.Flush
 }{
-	{"on admission", mux.Flush{}},
+	{"on admission", mux.Flush{Gather: -1}},
+	{"gather 2 ms", mux.Flush{}}, // the default
 	{"linger 0.5 ms", mux.Flush{Linger: 500 * time.Microsecond}},
 	{"linger 2 ms", mux.Flush{Linger: 2 * time.Millisecond}},
 	{"manual every 2 ms", mux.Flush{Manual: true}},
