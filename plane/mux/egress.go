@@ -67,8 +67,8 @@ const (
 	mostQueued = 16
 	// mostSaid bounds what is said again after a lost connection.
 	mostSaid = mostClosing
-	// mostOpens is how many opens may have come before a close is not said again: it names a
-	// slot by its generation, which comes again after 256 of them.
+	// mostOpens is how many opens may have come before a close of an index that no slot ever
+	// had is not said again.
 	mostOpens = 128
 	// controlLen is the longest record about a slot that we receive on.
 	controlLen = wire.RecordHeaderLen + 9
@@ -170,8 +170,11 @@ func (e *egress) wantsKick(urgent bool) bool {
 // holds says that what is staged is to wait, for its timer or for Flush. The lock is held.
 func (e *egress) holds() bool {
 	f := &e.m.opts.Flush
-	if f.Manual || e.lingers {
+	if f.Manual {
 		return true
+	}
+	if e.lingers {
+		return !e.bursts()
 	}
 	wait := f.Linger
 	if wait == 0 && f.Gather > 0 && e.gather.holds > 0 {
@@ -182,6 +185,18 @@ func (e *egress) holds() bool {
 	}
 	e.lingers = true
 	e.linger.Reset(wait)
+	return true
+}
+
+// bursts says that what is held came at once: then more of it than that is hardly to come,
+// and it leaves. The lock is held.
+func (e *egress) bursts() bool {
+	most := e.m.opts.Flush.Gather
+	if most <= 0 || e.stage.count != fewRecords || !e.gather.burst(time.Since(e.m.begun), most) {
+		return false
+	}
+	e.linger.Stop()
+	e.lingers = false
 	return true
 }
 

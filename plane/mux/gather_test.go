@@ -26,7 +26,7 @@ func TestGather(t *testing.T) {
 		{"often, but little is gathered", 500 * time.Microsecond, 1, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var g gather
+			g := gather{dense: true, holds: mostHeld}
 			var now, due time.Duration
 			staged, records, writes := 0, 0, 0
 			leave := func(held bool) {
@@ -45,11 +45,15 @@ func TestGather(t *testing.T) {
 				}
 				now = next
 				next += c.every
+				before := staged
 				staged += c.many
 				if due > 0 {
+					if before < fewRecords && staged >= fewRecords && g.burst(now, most) {
+						leave(false)
+					}
 					continue
 				}
-				if wait := g.wait(now, most); wait > 0 {
+				if wait := g.wait(now, most); wait > 0 && (staged < fewRecords || !g.burst(now, most)) {
 					due = now + wait
 				} else {
 					leave(false)

@@ -17,6 +17,7 @@ type ingress struct {
 	epoch uint64
 	seq   uint32
 	slots []*inSlot // by index; nil: free
+	last  []uint32  // likewise: the number of the last open
 	live  int
 	opens uint32 // that came so far
 	held  int    // bytes in holds
@@ -306,6 +307,7 @@ func (p *Peer) opened(rec *wire.Record) {
 	var incumbent *inSlot
 	if int(index) < len(in.slots) {
 		incumbent = in.slots[index]
+		in.last[index] = in.opens
 	}
 	if incumbent != nil && incumbent.id != rec.Slot {
 		in.counts[dropCollision]++
@@ -328,9 +330,11 @@ func (p *Peer) opened(rec *wire.Record) {
 		p.inject(incumbent)
 		p.retire(incumbent)
 	}
-	if n := int(index) + 1; n > len(in.slots) { // for a claimed slot only: an index costs nothing
-		in.slots = append(in.slots, make([]*inSlot, n-len(in.slots))...)
+	if n := int(index) + 1 - len(in.slots); n > 0 { // for a claimed slot only: an index costs nothing
+		in.slots = append(in.slots, make([]*inSlot, n)...)
+		in.last = append(in.last, make([]uint32, n)...)
 	}
+	in.last[index] = in.opens
 	in.slots[index] = s
 	in.live++
 	p.m.opts.Metrics.LiveSlots.Add(1)
@@ -420,6 +424,19 @@ func (p *Peer) turnAway(id wire.SlotID, reason wire.CloseReason) {
 		return
 	}
 	p.close(id, reason)
+}
+
+// stands reports whether a close that was said may be said again: it names its slot by a
+// generation, which comes again after 256 opens. The ingress is locked.
+func (p *Peer) stands(c *closing) bool {
+	index := c.slot.Index()
+	switch {
+	case c.asked: // it names its session
+		return true
+	case int(index) < len(p.in.last):
+		return p.in.last[index] <= c.opens // none came since
+	}
+	return p.in.opens-c.opens < mostOpens
 }
 
 // ask notes that a slot's producer is to stop or cancel.

@@ -146,7 +146,7 @@ func (p *Peer) down(err error) {
 	p.in.mu.Lock()
 	p.out.mu.Lock()
 	for _, c := range p.out.said { // they may have been lost on the way
-		if c.asked || p.in.opens-c.opens < mostOpens {
+		if p.stands(&c) {
 			p.out.note(c)
 		}
 	}
