@@ -199,8 +199,10 @@ func (a *Anchor) ends(e *Event, tag uint32) {
 	if a.leave(why) == late {
 		e.Err = ErrUnattached
 	}
-	if a.reader != nil {
-		a.reader.ended = e.Error()
+	if r := a.reader; r != nil {
+		if r.ended = e.Error(); e.Data == nil {
+			r.frames.Free()
+		}
 	}
 }
 

@@ -169,6 +169,12 @@ func (f *Frames) Next() (frame []byte, tag uint32, ok bool) {
 	return head[frameHead : frameHead+n : frameHead+n], tag, true
 }
 
+// Free gives back what f holds, all of which was used.
+func (f *Frames) Free() {
+	freeBuffer(f.buf)
+	*f = Frames{}
+}
+
 // Take fills f with all that waits; f must be used up or new. It reports whether there
 // was anything. Whoever takes tells Drained as frames are used.
 func (b *Inbox) Take(f *Frames) bool {
