@@ -51,11 +51,14 @@ type others struct {
 // waiter is how a goroutine waits for an inbox.
 type waiter struct {
 	wake chan struct{}
-	// The context that it waited with last. From the second time on the inbox is told of its
-	// end: a select would lock, again and again, what all consumers share.
-	done <-chan struct{}
-	stop func() bool // nil: a select watched it
+	// The context that it waited with last, and how often. After fewWaits the inbox is told of
+	// its end: a select would lock, again and again, what all consumers share.
+	done  <-chan struct{}
+	times int
+	stop  func() bool // nil: a select watched it
 }
+
+const fewWaits = 8
 
 // frameHead is the length of a frame and its tag, each as 4 bytes.
 const frameHead = 8
@@ -312,9 +315,12 @@ func (b *Inbox) park(ctx context.Context) error {
 		b.mu.Unlock()
 		<-w.wake
 		return nil
-	case w.done != done: // for the first time: it may be the only one
-		w.forget()
-		w.done = done
+	case w.done != done || w.times < fewWaits:
+		if w.done != done {
+			w.forget()
+			w.done = done
+		}
+		w.times++
 		b.mu.Unlock()
 		select {
 		case <-w.wake:
@@ -338,7 +344,7 @@ func (w *waiter) forget() {
 	if w.stop != nil {
 		w.stop()
 	}
-	w.done, w.stop = nil, nil
+	w.done, w.times, w.stop = nil, 0, nil
 }
 
 // unpark has who waits look at its context.

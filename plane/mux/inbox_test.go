@@ -70,14 +70,15 @@ func TestAwait(t *testing.T) {
 	var f Frames
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	for i := range 4 {
-		if i == 2 {
+	const before = fewWaits + 2
+	for i := range before + 2 {
+		if i == before {
 			time.AfterFunc(time.Millisecond, stop)
-		} else if i < 2 {
+		} else if i < before {
 			time.AfterFunc(time.Millisecond, func() { put(&b, 0, number(i)) })
 		}
 		err := b.Await(ctx, &f)
-		if i < 2 {
+		if i < before {
 			must(t, err)
 			f.Next()
 			continue
@@ -101,7 +102,7 @@ func TestInboxCloses(t *testing.T) {
 		var b Inbox
 		var f Frames
 		done := make(chan error)
-		for range 3 { // the first and the later times differ
+		for range fewWaits + 2 { // the first and the later times differ
 			go func() { done <- b.Await(ctx, &f) }()
 			put(&b, 0, number(1))
 			must(t, <-done)
