@@ -110,8 +110,8 @@ func (a *Anchor) Ticket(v wire.Version) (*wire.Ticket, error) {
 // an error of the sender's application, go on reading. ErrDropped, *TransportError,
 // ErrUnattached, ErrMalformed: the stream ended before its end. ErrClosed, or ctx's error.
 func (a *Anchor) Recv(ctx context.Context) ([]byte, error) {
-	e, err := a.RecvEvent(ctx)
-	if err != nil {
+	var e Event
+	if err := a.next(ctx, &e); err != nil {
 		return nil, err
 	}
 	if err := e.Error(); err != nil {
@@ -122,31 +122,33 @@ func (a *Anchor) Recv(ctx context.Context) ([]byte, error) {
 
 // RecvEvent is Recv for an anchor of many senders: each of them may end, and the others
 // go on. An error is the end of the anchor or ctx's.
-func (a *Anchor) RecvEvent(ctx context.Context) (Event, error) {
+func (a *Anchor) RecvEvent(ctx context.Context) (e Event, err error) {
+	err = a.next(ctx, &e)
+	return e, err
+}
+
+// next is RecvEvent with little on the stack: there is a goroutine for each stream, and
+// those of Go begin with 2 KiB.
+func (a *Anchor) next(ctx context.Context, e *Event) error {
 	r := a.reader
 	if r == nil {
 		r = &reader{}
 		a.reader = r
 	}
-	f := &r.frames
-	for {
-		frame, tag, ok := f.Next()
-		if !ok {
-			a.tellDrained(f)
-			if r.ended != nil {
-				return Event{}, r.ended
-			}
-			if err := a.inbox.Await(ctx, f); err != nil {
-				return Event{}, r.over(err)
-			}
-			continue
+	for r.frames.N == 0 {
+		a.tellDrained(&r.frames)
+		if r.ended != nil {
+			return r.ended
 		}
-		e := a.event(f, frame, tag)
-		if a.unread.records >= readsUntold {
-			a.tellDrained(f)
+		if err := a.inbox.Await(ctx, &r.frames); err != nil {
+			return r.over(err)
 		}
-		return e, nil
 	}
+	a.event(e, &r.frames)
+	if a.unread.records >= readsUntold {
+		a.tellDrained(&r.frames)
+	}
+	return nil
 }
 
 // Waiting reports whether Recv would return at once.
@@ -156,16 +158,17 @@ func (a *Anchor) Waiting() bool { return a.reader != nil && a.reader.frames.N > 
 // more wait to be read.
 const readsUntold = 8
 
-// event decodes the next frame and keeps account of it.
-func (a *Anchor) event(f *mux.Frames, frame []byte, tag uint32) (e Event) {
+// event decodes the next frame of f and keeps account of it.
+func (a *Anchor) event(e *Event, f *mux.Frames) {
+	frame, tag, _ := f.Next()
 	e.read(frame)
 	if a.mpsc() {
 		e.Sender, _ = a.inbox.Source(tag).(uint64)
 	}
 	if e.Ends() && !(a.mpsc() && e.Err != nil) { // of many senders one may err, and go on
 		a.tellDrained(f)
-		a.ends(&e, tag)
-		return e
+		a.ends(e, tag)
+		return
 	}
 	if a.unread.tag != tag {
 		a.tellDrained(f)
@@ -173,7 +176,6 @@ func (a *Anchor) event(f *mux.Frames, frame []byte, tag uint32) (e Event) {
 	}
 	a.unread.records++
 	a.unread.bytes += uint32(len(frame))
-	return e
 }
 
 // tellDrained lets the credit of what was read from f return.

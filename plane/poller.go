@@ -41,8 +41,9 @@ func (h handler) Frame(b *mux.Inbox, tag uint32, frame []byte) {
 func (h handler) Look(b *mux.Inbox, f *mux.Frames) {
 	a := b.Owner.(*Anchor)
 	for b.Take(f); f.N > 0; {
-		frame, tag, _ := f.Next()
-		h(a, a.event(f, frame, tag))
+		var e Event
+		a.event(&e, f)
+		h(a, e)
 	}
 	a.tellDrained(f)
 }
