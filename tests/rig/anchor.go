@@ -118,7 +118,7 @@ func (r *rig) cycles(ctx context.Context, arms []arm, threads, records, n int) e
 	r.show(t, cycleColumns)
 	for _, a := range t.arms {
 		if records == 1 && a.carrier == push.carrier {
-			t.judgeRatio(r.out, a, arm{carrier: velo}, cycleCPU, 0.5, results.Lower, r.absent[velo])
+			t.judgeRatio(r.out, a, arm{carrier: velo}, cycleCPU, 0.5*r.slack, results.Lower, r.absent[velo])
 		}
 	}
 	return nil
@@ -174,7 +174,7 @@ func (r *rig) idle(ctx context.Context, arms []arm, n int) error {
 		{"KiB/stream", memory, "%.3g", true}, {"consumer", memConsumer, "%.3g", false}, {"producer", memProducer, "%.3g", false},
 	})
 	if slices.Contains(arms, push) {
-		t.judge(r.out, push, memory, 2, results.Lower, "")
+		t.judge(r.out, push, memory, 2*r.slack, results.Lower, "")
 	}
 	return nil
 }
@@ -225,8 +225,8 @@ func (r *rig) localCycles(ctx context.Context, arms []arm, threads, n int) error
 	r.show(t, slices.DeleteFunc(slices.Clone(cycleColumns), func(c column) bool { return c.figure == cpuConsumer || c.figure == cpuProducer }))
 	for _, a := range t.arms {
 		if a.carrier == push.carrier {
-			t.judgeRatio(r.out, a, arm{carrier: velo}, cycleRate, 1.5, results.Higher, r.absent[velo])
-			t.judgeRatio(r.out, a, arm{carrier: velo}, cycleP999, 1, results.Lower, r.absent[velo])
+			t.judgeRatio(r.out, a, arm{carrier: velo}, cycleRate, 1.5/r.slack, results.Higher, r.absent[velo])
+			t.judgeRatio(r.out, a, arm{carrier: velo}, cycleP999, r.slack, results.Lower, r.absent[velo])
 		}
 	}
 	return nil
@@ -263,10 +263,10 @@ func (r *rig) atRest(ctx context.Context, arms []arm, kind string, n int) error 
 		switch {
 		case a.carrier != push.carrier:
 		case kind == "prebound":
-			t.judge(r.out, a, anchorEa, 1024, results.Lower, "")
+			t.judge(r.out, a, anchorEa, 1024*r.slack, results.Lower, "")
 			t.judge(r.out, a, tasks, 0, results.Lower, "")
 		default:
-			t.judge(r.out, a, anchorAll, 60, results.Lower, "")
+			t.judge(r.out, a, anchorAll, 60*r.slack, results.Lower, "")
 			t.judge(r.out, a, tasks, 1, results.Lower, "")
 		}
 	}

@@ -20,6 +20,7 @@ import (
 type rig struct {
 	out      *results.Run
 	reps     int
+	slack    float64           // goals are so many times easier
 	veloPath string            // of the Rust program
 	absent   map[string]string // why a carrier takes no part
 	figures  []figuresOf       // all that were measured

@@ -51,20 +51,20 @@ var goals = []goal{
 	{recv, "", allocs, noAllocations, longStreams},
 }
 
-// judge adds the verdicts of a case. absent says why a carrier took no part.
-func judge(out *results.Run, m measured, absent map[string]string) {
-	m.judgeFaults(out)
+// judge adds the verdicts of a case.
+func (r *rig) judge(m measured) {
+	m.judgeFaults(r.out)
 	for _, g := range goals {
 		if !g.in(m.testCase) || !slices.Contains(m.arms, g.arm) {
 			continue
 		}
 		if g.to == "" {
-			m.judge(out, g.arm, g.figure, g.most, results.Lower, m.remark(g.arm))
+			m.judge(r.out, g.arm, g.figure, g.most*r.slack, results.Lower, m.remark(g.arm))
 			continue
 		}
 		other := arm{carrier: g.to}
-		note := cmp.Or(absent[g.to], join(m.remark(other), m.remark(g.arm)))
-		m.judgeRatio(out, g.arm, other, g.figure, g.most, results.Lower, note)
+		note := cmp.Or(r.absent[g.to], join(m.remark(other), m.remark(g.arm)))
+		m.judgeRatio(r.out, g.arm, other, g.figure, g.most*r.slack, results.Lower, note)
 	}
 }
 

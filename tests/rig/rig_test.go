@@ -115,7 +115,7 @@ func TestFault(t *testing.T) {
 		t.Errorf("fault %v, %d repetitions", m.faults[bad], len(m.reps[bad]))
 	}
 	out := results.New("trial")
-	judge(out, m, nil)
+	(&rig{out: out, slack: 1}).judge(m)
 	if len(out.Cases) != 1 || *out.Cases[0].Pass {
 		t.Errorf("verdicts %+v", out.Cases)
 	}
@@ -140,16 +140,20 @@ func TestJudge(t *testing.T) {
 		t.Error("a ratio of what was not measured")
 	}
 	out := results.New("trial")
-	judge(out, m, nil)
+	(&rig{out: out, slack: 1}).judge(m)
 	last := out.Cases[len(out.Cases)-1]
 	if !*last.Pass || *last.Value != 0.45 || last.Goal != 0.5 {
 		t.Errorf("verdict %+v", last)
+	}
+	(&rig{out: out, slack: 0.5}).judge(m)
+	if last = out.Cases[len(out.Cases)-1]; *last.Pass || last.Goal != 0.25 {
+		t.Errorf("verdict with other goals %+v", last)
 	}
 }
 
 // Streams come and go, over TCP and on one node, and anchors rest.
 func TestAnchors(t *testing.T) {
-	r := &rig{reps: 1, out: results.New("trial"), absent: map[string]string{}}
+	r := &rig{reps: 1, slack: 1, out: results.New("trial"), absent: map[string]string{}}
 	for _, a := range []arm{{carrier: velo}, push, recv} {
 		t.Run(a.String(), func(t *testing.T) {
 			if a.carrier == velo {
