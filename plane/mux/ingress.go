@@ -235,9 +235,14 @@ func (p *Peer) admit(s *inSlot, t wire.RecordType, body []byte, paid bool) {
 // put appends a frame to the inbox; a consumer that is gone ends the slot.
 func (p *Peer) put(s *inSlot, frame []byte) {
 	b := s.inbox
-	if poller := b.poller.Load(); poller != nil && b.direct && !b.closed.Load() {
+	if s.poller == nil {
+		if poller := b.poller.Load(); poller != nil && b.direct {
+			s.poller = poller
+		}
+	}
+	if s.poller != nil {
 		s.waiting += len(frame)
-		p.run(poller).add(s, frame)
+		p.run(s.poller).add(s, frame)
 		return
 	}
 	s.buffered.Add(int64(len(frame)))

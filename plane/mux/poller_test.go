@@ -210,3 +210,22 @@ func TestRetire(t *testing.T) {
 	}
 	peer.in.mu.Unlock()
 }
+
+// TestUnwanted has a consumer leave while its frames are on the way to it.
+func TestUnwanted(t *testing.T) {
+	m, l := solo(t, Options{})
+	box := bound(m, 1)[0]
+	p := NewPoller(each(func(_ *Inbox, _ uint32, frame []byte) { t.Errorf("%s is served", show(frame)) }))
+	box.Serve(p, true)
+	m.Batch(producer, batched(1, 0, opens(slot(0, 0), 1), item(slot(0, 0), 1, "x"), item(slot(0, 0), 2, "y")))
+	box.Close()
+	s := &server{list: p.ready, at: -1}
+	r, _ := s.next()
+	if !p.handle(s, r) {
+		t.Error("the run is lost")
+	}
+	if s := l.all(t); s != "close:0.0:unknown_slot" {
+		t.Errorf("its owner is told %q", s)
+	}
+	m.sound(t)
+}

@@ -113,7 +113,10 @@ func (p *Poller) handle(s *server, r *Run) bool {
 			begun++
 		}
 		switch {
-		case it.box.closed.Load(): // its consumer wants no more
+		case it.box.closed.Load():
+			if it.slot != nil {
+				it.slot.unwanted()
+			}
 		case it.slot == nil:
 			p.h.Look(it.box, &s.frames)
 		default:

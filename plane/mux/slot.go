@@ -15,6 +15,9 @@ type inSlot struct {
 	inbox *Inbox // the bind's
 	id    wire.SlotID
 	tag   uint32
+	// poller is that of the inbox, if it takes frames at once; as it was seen last, so that
+	// who reads a connection need not look at each inbox.
+	poller *Poller
 
 	// Guarded by p.in.mu.
 	next     uint32 // the number that the next record has
@@ -53,6 +56,13 @@ func (s *inSlot) drained(records, bytes int) {
 }
 
 func (s *inSlot) source() any { return s.bind.Source }
+
+// unwanted ends a slot whose consumer is gone.
+func (s *inSlot) unwanted() {
+	s.p.in.mu.Lock()
+	s.p.refuse(s, wire.UnknownSlot)
+	s.p.unlockIn()
+}
 
 // Bind is an anchor that waits for a slot: who names the pair claims it, once.
 type Bind struct {
