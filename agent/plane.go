@@ -32,7 +32,7 @@ func PlaneOptions(c *config.Plane) (plane.Options, error) {
 		o.Mux.Flush.Gather = -1
 	}
 	if c.Listen != "" {
-		o.Listen = append(o.Listen, messenger.Listen{Network: "tcp", Address: c.Listen})
+		o.Listen = append(o.Listen, messenger.Listen{Network: "tcp", Address: c.Listen, Advertise: c.Advertise})
 	}
 	if c.Socket != "" {
 		o.Listen = append(o.Listen, messenger.Listen{Network: "unix", Address: c.Socket})

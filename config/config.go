@@ -64,6 +64,7 @@ type Record struct {
 type Plane struct {
 	Enabled   bool
 	Listen    string // "": no TCP
+	Advertise string // where peers reach Listen; "": as it listens
 	Socket    string // "": no Unix socket
 	Insecure  bool   // serve beyond this machine without TLS
 	Discovery string // "": peers are registered by their applications

@@ -126,6 +126,10 @@ var keys = []key{
 		help: "Where the node listens for its peers over TCP. Empty: nowhere; plane.socket must be set then.",
 	},
 	{
+		name: "plane.advertise", field: func(c *Config) any { return &c.Plane.Advertise }, standard: "", kind: single{reachable}, restart: true,
+		help: "The IP address and port by which peers reach plane.listen, where a port mapping or NAT is between. Empty: as it listens.",
+	},
+	{
 		name: "plane.socket", field: func(c *Config) any { return &c.Plane.Socket }, standard: "", kind: single{optionalFile}, restart: true,
 		help: "A Unix socket for peers on this machine. Empty: none.",
 	},

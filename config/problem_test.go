@@ -99,6 +99,10 @@ func TestProblems(t *testing.T) {
 		{"nothing watched", "watch:\n  engines: false\n", []string{"f:2:12: watch.engines: nothing would be watched: set it to true, or name watch.ports or watch.cgroups"}},
 		{"keep and every", "record:\n  every: 1h\n  keep: 5m\n", []string{"f:3:9: record.keep: 5m is shorter than record.every, 1h: keep snapshots at least until the next one is taken"}},
 		{"plane nowhere", "plane: {enabled: true, listen: ''}\n", []string{"f:1:32: plane.listen: the plane would listen nowhere: set it, or plane.socket"}},
+		{"plane advertised nowhere", "plane: {enabled: true, listen: '', socket: /s, advertise: '192.0.2.5:1'}\n", []string{"f:1:59: plane.advertise: there is no plane.listen that peers could reach by it: set plane.listen, or leave this one out"}},
+		{"plane advertised", "plane: {advertise: 'node-7:9767'}\n", []string{`f:1:20: plane.advertise: "node-7:9767" is no IP address and port: give an IP address and port like "192.0.2.5:9767"`}},
+		{"plane advertised at no port", "plane: {advertise: '192.0.2.5:0'}\n", []string{`f:1:20: plane.advertise: "192.0.2.5:0" has port 0: give an IP address and port like "192.0.2.5:9767"`}},
+		{"plane advertised everywhere", "plane: {advertise: '[::]:9767'}\n", []string{`f:1:20: plane.advertise: "[::]:9767" has an IP address that nobody else can dial: give an IP address and port like "192.0.2.5:9767"`}},
 		{"plane half TLS", "plane: {enabled: true, tls_cert: /c}\n", []string{
 			"f:1:34: plane.tls_cert: mutual TLS needs all of plane.tls_cert, plane.tls_key and plane.tls_ca: set all three, or none",
 			"f:1:34: plane.tls_cert: no peer would be let in: name who may be which instance, as IDENTITY=INSTANCE",

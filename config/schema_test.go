@@ -151,7 +151,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"wach: {}", "log: {levle: info}", "log: {level: verbose}", "log: text", "listen: 9766", "listen: nowhere",
 		"probes: {enabled: 1}", "watch: {ports: 8000}", "watch: {ports: [0]}", "watch: {ports: [65536]}", "watch: {ports: [1.5]}",
 		"watch: {ports: [1, 1]}", "watch: {cgroups: [a]}", "drain_timeout: 30", "drain_timeout: 30 s", "record: {max_bytes: 1}",
-		"record: {max_bytes: 1MB}", "record: {dir: a}", "socket: {path: ''}", "user: a b", "plane: {window: 0}", "plane: {window: 65536}", "plane: {window: many}", "plane: {tls_allow: [a]}", "socket: {path: /" + strings.Repeat("a", 120) + "}",
+		"record: {max_bytes: 1MB}", "record: {dir: a}", "socket: {path: ''}", "user: a b", "plane: {window: 0}", "plane: {window: 65536}", "plane: {window: many}", "plane: {tls_allow: [a]}", "plane: {advertise: 'localhost:1'}", "socket: {path: /" + strings.Repeat("a", 120) + "}",
 	} {
 		if wrong := accepts("", schema, generic(t, []byte(text))); len(wrong) != 1 {
 			t.Errorf("%s: the schema finds %d problems, want 1: %q", text, len(wrong), wrong)

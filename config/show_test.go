@@ -23,7 +23,7 @@ func changed() *Config {
 		Probes:     Probes{Accept: "exact", Content: "none"},
 		Record:     Record{Dir: "/r", Every: time.Hour, Keep: 90 * time.Minute, MaxBytes: MiB + 1},
 		Plane: Plane{
-			Enabled: true, Socket: "/run/plane.sock", Insecure: true, Discovery: "/run/peers.json",
+			Enabled: true, Listen: ":1", Advertise: "[2001:db8::5]:2", Socket: "/run/plane.sock", Insecure: true, Discovery: "/run/peers.json",
 			TLSCert: "/c", TLSKey: "/k", TLSCA: "/ca", TLSAllow: []string{"a: b=*", "spiffe://x/y=00112233-4455-6677-8899-aabbccddeeff"},
 			Window: 16, SlotBytes: KiB + 1, Linger: time.Millisecond, Heartbeat: time.Second,
 		},

@@ -58,6 +58,11 @@ func (p *Plane) mismatches() (found []mismatch) {
 			"the plane would listen nowhere", "set it, or plane.socket",
 		}})
 	}
+	if p.Listen == "" && p.Advertise != "" {
+		found = append(found, mismatch{[]string{"plane.advertise", "plane.listen"}, fault{
+			"there is no plane.listen that peers could reach by it", "set plane.listen, or leave this one out",
+		}})
+	}
 	if some := p.TLSCert != "" || p.TLSKey != "" || p.TLSCA != ""; some && (p.TLSCert == "" || p.TLSKey == "" || p.TLSCA == "") {
 		found = append(found, mismatch{[]string{"plane.tls_cert", "plane.tls_key", "plane.tls_ca"}, fault{
 			"mutual TLS needs all of plane.tls_cert, plane.tls_key and plane.tls_ca", "set all three, or none",

@@ -17,6 +17,10 @@ var (
 		what: "an address host:port", like: `":9766"`, most: 300, empty: true,
 		pattern: `^(\[[^\]]+\]|[^:\s]*):[0-9]{1,5}$`, check: isAddress,
 	}
+	reachable = words{
+		what: "an IP address and port", like: `"192.0.2.5:9767"`, most: 64, empty: true,
+		pattern: `^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]{1,5}$`, check: isReachable,
+	}
 	optionalFile = words{
 		what: "an absolute path", like: "/etc/velo-agent/web.yaml", most: longestPath, empty: true,
 		pattern: "^/", check: isFile,
@@ -73,6 +77,20 @@ func isAddress(s string) string {
 	}
 	if _, err := netip.ParseAddr(h); h != "" && err != nil && !host.MatchString(h) {
 		return "has no host before the colon"
+	}
+	return ""
+}
+
+// isReachable is what messenger.Listen.Advertise takes.
+func isReachable(s string) string {
+	at, err := netip.ParseAddrPort(s)
+	switch ip := at.Addr().Unmap(); {
+	case err != nil:
+		return "is no IP address and port"
+	case ip.IsUnspecified(), ip.IsMulticast(), ip.Zone() != "":
+		return "has an IP address that nobody else can dial"
+	case at.Port() == 0:
+		return "has port 0"
 	}
 	return ""
 }

@@ -87,12 +87,12 @@ func (a *Anchor) Ticket(v wire.Version) (*wire.Ticket, error) {
 	if a.mpsc() {
 		return nil, fmt.Errorf("%w: an anchor of many senders has none", ErrTicket)
 	}
-	if err := a.n.refuses(); err != nil {
-		return nil, err
-	}
 	v = cmp.Or(v, wire.V2)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if err := a.n.refuses(); err != nil { // with the lock, as Drain looks at the anchor
+		return nil, err
+	}
 	if a.state != free {
 		return nil, fmt.Errorf("%w: the anchor has a ticket or a sender already", ErrTicket)
 	}
@@ -223,10 +223,28 @@ func (a *Anchor) goesOn(without uint64) bool {
 	default:
 		a.state, a.origin = free, nil
 	}
-	if a.alone() {
+	a.await()
+	return true
+}
+
+// await gives the next sender its time to come to an anchor that has none; while the node
+// drains nobody can. The lock is held.
+func (a *Anchor) await() {
+	switch {
+	case a.state != free || !a.alone():
+	case a.n.draining.Load():
+		a.tooLate()
+	default:
 		a.n.deadlines.set(a, a.opts.Unattached)
 	}
-	return true
+}
+
+// tooLate ends the stream of an anchor to which nobody came. The lock is held.
+func (a *Anchor) tooLate() {
+	a.state = late
+	a.n.anchors.remove(a.id)
+	a.n.deadlines.clear(a)
+	_ = a.n.mux.NewLocal(&a.inbox, nil, mux.Hooks{}).Finish(wire.FrameDropped) // closed meanwhile: nobody is to know
 }
 
 // over says why nothing more comes, where that is why the inbox gives nothing.
@@ -238,14 +256,16 @@ func (r *reader) over(err error) error {
 	return err
 }
 
-// Stop asks the present sender, or the next one, to finish. What it has sent and still
-// sends comes all the same.
+// Stop asks the present sender, or the next one, to finish; of many each, and those that
+// come later. What they have sent and still send comes all the same.
 func (a *Anchor) Stop() {
 	a.mu.Lock()
 	a.stopped = true
-	s := a.sender()
+	all := a.sources()
 	a.mu.Unlock()
-	a.n.stopSource(&s)
+	for i := range all {
+		a.n.stopSource(&all[i])
+	}
 }
 
 // Close ends the stream from the consumer's side: its senders are told, what was not
@@ -281,17 +301,14 @@ func (a *Anchor) leave(why error) anchorState {
 // expired runs when nobody came in time: the consumer sees its stream end.
 func (n *Node) expired(a *Anchor) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	o := a.origin
 	waits := a.state == free && a.alone() || a.state == prebound || a.state == attached && !o.claimed
 	if !waits || !n.released(o) {
-		a.mu.Unlock()
 		return // it came just now
 	}
 	if a.state != free {
 		n.metrics.Reaped.Inc()
 	}
-	a.state = late
-	a.mu.Unlock()
-	n.anchors.remove(a.id)
-	_ = n.mux.NewLocal(&a.inbox, nil, mux.Hooks{}).Finish(wire.FrameDropped) // closed meanwhile: nobody is to know
+	a.tooLate()
 }

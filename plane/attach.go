@@ -101,7 +101,9 @@ func (n *Node) open(h wire.Handle, t *wire.Ticket, v wire.Version) (*Sender, err
 
 // newSender makes the sender of a stream to another node.
 func (n *Node) newSender(h wire.Handle) (*Sender, error) {
-	s := &Sender{n: n, id: n.senders.next(), to: h.Hi}
+	r := &remote{Sender: Sender{n: n, id: n.senders.next(), to: h.Hi}}
+	s := &r.Sender
+	s.slot = &r.owner
 	n.senders.add(s.id, s)
 	err := n.refuses() // asked after it was counted, so that Drain misses none
 	if err == nil && n.senders.size.Load() > int64(n.opts.MaxSenders) {
@@ -124,11 +126,10 @@ func (n *Node) openSlot(s *Sender, h wire.Handle, v wire.Version, a *wire.Attach
 		Anchor: h.Lo, Session: a.RoutingSessionID, Credit: a.InitialCredit, Version: v,
 		Beat: mux.Ticks(time.Duration(a.HeartbeatIntervalMS) * time.Millisecond),
 	}
-	o, err := p.Open(terms, (*told)(s))
-	if err != nil {
+	if err := p.OpenIn(s.slot, terms, (*told)(s)); err != nil {
 		return err
 	}
-	s.carry(o, v.Key())
+	s.carry(s.slot, v.Key())
 	return nil
 }
 
@@ -353,11 +354,14 @@ func (a *Anchor) grant(r *wire.AttachRequest, key string) (*wire.AttachAnswer, e
 		} else {
 			answer.RoutingSessionID = a.n.streams.expect(a, s.id)
 		}
+		if a.stopped {
+			a.n.stopSource(s)
+		}
 		return answer, nil
 	case a.state == prebound && !muxed:
 		a.n.released(a.origin)
 		a.state, a.origin = free, nil
-		a.n.deadlines.set(a, a.opts.Unattached)
+		a.await()
 		return refuse("anchor %s was pre-bound on %s, which this sender does not support", h, wire.KeyV2)
 	case a.state == prebound: // the attach adopts what waits for the ticket
 		a.origin.cancel, a.state = r.CancelHandle, attached
@@ -386,6 +390,9 @@ func (a *Anchor) grant(r *wire.AttachRequest, key string) (*wire.AttachAnswer, e
 func (a *Anchor) dropSender(id uint64) {
 	a.mu.Lock()
 	s := a.forget(id)
+	if s != nil {
+		a.await()
+	}
 	a.mu.Unlock()
 	if s != nil {
 		s.cancel = wire.Handle{} // it is the one who said so
@@ -420,7 +427,7 @@ func (a *Anchor) abort(cancel wire.Handle) {
 		return
 	}
 	a.state, a.origin = free, nil
-	a.n.deadlines.set(a, a.opts.Unattached)
+	a.await()
 }
 
 // renew gives what still waits its full time again.

@@ -34,11 +34,7 @@ func TestDraining(t *testing.T) {
 	live := anchor(t, other, AnchorOptions{})
 	s := attach(t, drains, live)
 
-	done := make(chan error, 1)
-	go func() { done <- drains.Drain(t.Context()) }()
-	for drains.refuses() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	done := drain(t, drains)
 	for name, c := range map[string]struct {
 		begin func() error
 		want  []error
@@ -68,12 +64,12 @@ func TestDraining(t *testing.T) {
 	}
 	receive(t, live, 1, 0, 20)
 	wantEnd(t, live, io.EOF)
+	wantEnd(t, free, ErrUnattached)
 	select {
 	case err := <-done:
-		t.Errorf("it says that it is drained, with two anchors left: %v", err)
+		t.Errorf("it says that it is drained, with a ticket out: %v", err)
 	default:
 	}
-	free.Close()
 	mine.Close()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -82,6 +78,107 @@ func TestDraining(t *testing.T) {
 	drains.Close()
 	if _, err := drains.NewAnchor(AnchorOptions{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("a new anchor of a closed node: %v", err)
+	}
+}
+
+// drain begins to drain n; what comes is what Drain returns.
+func drain(t *testing.T, n *Node) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- n.Drain(t.Context()) }()
+	for n.refuses() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	return done
+}
+
+// TestDrainFree: an anchor to which nobody can come any more ends, and holds up no drain.
+func TestDrainFree(t *testing.T) {
+	recv := func(t *testing.T, a *Anchor, want ...error) {
+		for _, err := range want {
+			wantEnd(t, a, err)
+		}
+		wantEnd(t, a, want[len(want)-1]) // for good
+	}
+	events := func(t *testing.T, a *Anchor, want ...error) {
+		for i := range want {
+			if e, err := a.RecvEvent(t.Context()); err != nil || !errors.Is(e.Error(), want[i]) {
+				t.Errorf("event %d is %v (%v), want %v", i, e.Error(), err, want[i])
+			}
+		}
+		wantEnd(t, a, want[len(want)-1])
+	}
+	polled := func(t *testing.T, a *Anchor, want ...error) {
+		told := make(chan error, 10)
+		p := NewPoller(func(_ *Anchor, e Event) { told <- e.Error() })
+		p.Add(a)
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- p.Run(ctx) }()
+		for i := range want {
+			if err := <-told; !errors.Is(err, want[i]) {
+				t.Errorf("event %d is %v, want %v", i, err, want[i])
+			}
+		}
+		stop()
+		<-ran
+		if len(told) > 0 {
+			t.Errorf("after the end: %v", <-told)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		o      AnchorOptions
+		sender func(*Sender) error // what it does while the node drains; nil: there is none
+		read   func(*testing.T, *Anchor, ...error)
+		want   []error
+	}{
+		{name: "free", read: recv, want: []error{ErrUnattached}},
+		{name: "free, polled", read: polled, want: []error{ErrUnattached}},
+		{name: "free, waits for ever", o: AnchorOptions{Unattached: -1}, read: recv, want: []error{ErrUnattached}},
+		{name: "of many", o: AnchorOptions{MPSC: true}, read: events, want: []error{ErrUnattached}},
+		{name: "detached", sender: (*Sender).Detach, read: recv, want: []error{ErrDetached, ErrUnattached}},
+		{name: "detached, polled", sender: (*Sender).Detach, read: polled, want: []error{ErrDetached, ErrUnattached}},
+		{name: "detached from many", o: AnchorOptions{MPSC: true}, sender: (*Sender).Detach, read: events, want: []error{ErrDetached, ErrUnattached}},
+		{name: "detached from many, polled", o: AnchorOptions{MPSC: true}, sender: (*Sender).Detach, read: polled, want: []error{ErrDetached, ErrUnattached}},
+		{name: "last of many", o: AnchorOptions{MPSC: true}, sender: (*Sender).Finalize, read: events, want: []error{io.EOF, ErrUnattached}},
+		{name: "complete", sender: (*Sender).Finalize, read: recv, want: []error{io.EOF}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			drains, other := peers(t, Options{}, Options{})
+			a, err := drains.NewAnchor(c.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var s *Sender
+			if c.sender != nil {
+				s = attach(t, other, a)
+			}
+			done := drain(t, drains)
+			if s != nil {
+				if err := c.sender(s); err != nil {
+					t.Error(err)
+				}
+			}
+			c.read(t, a, c.want...)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			baseline(t, drains)
+		})
+	}
+}
+
+// TestDrainUnread: the anchor's consumer need not read, or be there at all.
+func TestDrainUnread(t *testing.T) {
+	n := node(t, Options{})
+	for _, o := range []AnchorOptions{{}, {MPSC: true}} {
+		if _, err := n.NewAnchor(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Drain(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

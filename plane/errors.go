@@ -15,7 +15,7 @@ var (
 	ErrDetached = errors.New("the sender detached; another may attach")
 	// ErrDropped: the sender went without a word, or was lost.
 	ErrDropped = errors.New("the sender was dropped before the end of the stream")
-	// ErrUnattached: no sender came in time.
+	// ErrUnattached: no sender came in time, or none can come any more (Node.Drain).
 	ErrUnattached = errors.New("no sender came to the anchor in time")
 	// ErrMalformed: the sender sent what is no stream frame, or no bytes.
 	ErrMalformed = errors.New("the sender sent what cannot be read")

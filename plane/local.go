@@ -29,6 +29,9 @@ func (n *Node) attachLocal(h wire.Handle) (*Sender, error) {
 		}
 		src, s := a.addSource(wire.Handle{}), &Sender{}
 		src.local = a.join(s, src.id)
+		if a.stopped {
+			s.onStop()
+		}
 		return s, nil
 	case a.state == prebound && n.released(a.origin):
 	case a.state != free:

@@ -130,12 +130,6 @@ func (r *registration) Register(c prometheus.Collector) error {
 	return err
 }
 
-// MustRegister implements prometheus.Registerer.
-func (r *registration) MustRegister(list ...prometheus.Collector) {
-	r.Registerer.MustRegister(list...)
-	r.done = append(r.done, list...)
-}
-
 func (r *registration) undo() {
 	for _, c := range r.done {
 		r.Unregister(c)

@@ -85,7 +85,9 @@ func start(o Options) (*Node, error) {
 		}
 	}
 	m := o.Mux
-	m.Metrics = mux.NewMetrics(o.Metrics)
+	if m.Metrics, err = mux.NewMetrics(o.Metrics); err != nil {
+		return nil, err
+	}
 	if n.messages, err = messenger.New(messages); err != nil {
 		return nil, err
 	}
@@ -138,12 +140,18 @@ func (n *Node) refuses() error {
 
 // Drain has no stream begin any more: NewAnchor, Ticket, Attach and Open fail with
 // ErrDraining, attaches and messages of other nodes are refused. Streams that run go on, and
-// so does what was promised: a ticket that another node has lets its stream begin. Drain waits
-// until every anchor of this node and every stream from it has ended, or ctx has.
+// so does what was promised: a ticket that another node has lets its stream begin. An anchor
+// without either ends with ErrUnattached at once, also one whose last sender leaves now.
+// Drain waits until every anchor of this node and every stream from it has ended, or ctx has.
 func (n *Node) Drain(ctx context.Context) error {
 	n.draining.Store(true)
-	if err := n.messages.Drain(ctx); err != nil {
+	if err := n.messages.Drain(ctx); err != nil { // attaches that it serves may still be granted
 		return err
+	}
+	for _, a := range n.anchors.all() {
+		a.mu.Lock()
+		a.await()
+		a.mu.Unlock()
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -40,6 +40,11 @@ type Options struct {
 	MaxSenders   int  // streams to other nodes
 	NoTCPStream  bool // serve no producers without a mux, one connection a stream
 
+	// Streams is where those producers' connections come in. Zero: on a port of its own of the
+	// first TCP listener's address, but nowhere if that one has an Advertise, for no mapping
+	// forwards a port that nobody knew before.
+	Streams messenger.Listen
+
 	noMux bool // of tests: name no mux as a producer
 
 	Metrics prometheus.Registerer // nil: nothing is shown

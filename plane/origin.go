@@ -61,6 +61,17 @@ func (a *Anchor) sender() source {
 	return a.origin.source
 }
 
+// sources are all senders, as they are now. The lock is held.
+func (a *Anchor) sources() (all []source) {
+	if a.origin == nil {
+		return nil
+	}
+	for _, s := range a.origin.senders {
+		all = append(all, *s)
+	}
+	return append(all, a.origin.source)
+}
+
 // released takes back what o offers to a slot, and reports whether nobody has claimed it.
 func (n *Node) released(o *origin) bool {
 	return o == nil || o.bind == nil || n.mux.Release(o.bind)

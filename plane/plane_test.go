@@ -4,6 +4,7 @@ package plane
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -289,14 +290,7 @@ func TestStop(t *testing.T) {
 		send(t, s, 1, 0, 3)
 		receive(t, a, 1, 0, 1)
 		a.Stop()
-		select {
-		case <-s.Stopped():
-		case <-time.After(10 * time.Second):
-			t.Fatal("the sender was not told")
-		}
-		if !s.StopRequested() || s.Err() != nil {
-			t.Errorf("stop requested %v, error %v", s.StopRequested(), s.Err())
-		}
+		wantStopped(t, s)
 		send(t, s, 1, 3, 5) // what it still has to say
 		if err := s.Finalize(); err != nil {
 			t.Error(err)
@@ -312,13 +306,117 @@ func TestStopBeforeOpen(t *testing.T) {
 		a := anchor(t, consumer, AnchorOptions{})
 		a.Stop()
 		s := w.begin(t, producer, a)
-		select {
-		case <-s.Stopped():
-		case <-time.After(10 * time.Second):
-			t.Fatal("the sender was not told")
-		}
+		wantStopped(t, s)
 		s.Finalize()
 	})
+}
+
+// wantStopped waits until the sender is asked to finish.
+func wantStopped(t *testing.T, s *Sender) {
+	t.Helper()
+	select {
+	case <-s.Stopped():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the sender was not told")
+	}
+	if !s.StopRequested() || s.Err() != nil {
+		t.Errorf("stop requested %v, error %v", s.StopRequested(), s.Err())
+	}
+}
+
+// TestStopMany: each sender of an MPSC anchor is asked, those of other nodes and of its
+// own, and who comes later.
+func TestStopMany(t *testing.T) {
+	for _, w := range ways() {
+		if w.name == "ticket" || w.name == "local ticket" {
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			consumer := node(t, Options{})
+			from := consumer
+			if !w.local {
+				from = node(t, w.opts)
+				know(t, from, consumer)
+			}
+			a := anchor(t, consumer, AnchorOptions{MPSC: true})
+			senders := []*Sender{attach(t, from, a), attach(t, from, a), attach(t, consumer, a)}
+			for i, s := range senders {
+				send(t, s, uint64(i), 0, 2)
+				if s.StopRequested() {
+					t.Error("a sender is asked before the consumer did")
+				}
+			}
+			a.Stop()
+			for range 2 {
+				senders = append(senders, attach(t, from, a))
+			}
+			for i, s := range senders {
+				wantStopped(t, s)
+				send(t, s, uint64(i), 2, 4) // what it still has to say
+				if err := s.Finalize(); err != nil {
+					t.Error(err)
+				}
+			}
+			records, ends := 0, 0
+			for ends < len(senders) {
+				e, err := a.RecvEvent(t.Context())
+				if err == nil {
+					err = e.Error()
+				}
+				switch err {
+				case nil:
+					records++
+				case io.EOF:
+					ends++
+				default:
+					t.Fatal(err)
+				}
+			}
+			if want := 3*4 + 2*2; records != want {
+				t.Errorf("%d records of %d", records, want)
+			}
+			a.Close()
+			baseline(t, from, consumer)
+		})
+	}
+}
+
+// TestStopManyNameless: a sender that gave no handle for messages is asked over its slot.
+func TestStopManyNameless(t *testing.T) {
+	from, consumer := peers(t, Options{}, Options{})
+	a := anchor(t, consumer, AnchorOptions{MPSC: true})
+	begin := func() *Sender {
+		s, err := from.newSender(a.Handle())
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := json.Marshal(wire.AttachRequest{Handle: a.Handle(), SessionID: s.id, TransportKeys: []string{wire.KeyV2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := from.messages.Call(t.Context(), consumer.Worker(), wire.HandlerMPSCAttach, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := wire.ParseAttachAnswer(reply, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := from.openSlot(s, a.Handle(), wire.V2, answer); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := begin()
+	send(t, s, 1, 0, 1)
+	if e, err := a.RecvEvent(t.Context()); err != nil || !isRecord(e.Data, 1, 0, 160) {
+		t.Fatal(e, err)
+	}
+	a.Stop()
+	for _, s := range []*Sender{s, begin()} {
+		wantStopped(t, s)
+		s.Finalize()
+	}
 }
 
 func TestMPSC(t *testing.T) {

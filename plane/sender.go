@@ -31,7 +31,7 @@ type Sender struct {
 	n    *Node
 	id   uint64        // by which the consumer stops or cancels it; 0: it is on this node
 	to   wire.WorkerID // who consumes; nobody else may stop it
-	out  outlet
+	slot *mux.Owner    // room for one
 	key  string
 	over bool // it was ended here
 
@@ -42,6 +42,14 @@ type Sender struct {
 	done    chan struct{}
 	feeder  atomic.Pointer[Feeder]
 	early   atomic.Bool // there was room before there was a feeder
+
+	out outlet // last: a slot lies behind it
+}
+
+// remote is a sender to another node, and its slot.
+type remote struct {
+	Sender
+	owner mux.Owner
 }
 
 // carry gives the sender its outlet.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/velo-agent/velo-agent/plane/messenger"
 	"github.com/velo-agent/velo-agent/plane/mux"
+	"github.com/velo-agent/velo-agent/plane/transport"
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
@@ -48,37 +49,55 @@ type expectation struct {
 	sender uint64 // of an MPSC anchor
 }
 
-// serveStreams listens where the node's first TCP listener does. Without one it serves
-// nothing.
+// serveStreams listens for them; nil: it serves none.
 func (n *Node) serveStreams() (*streamServer, error) {
-	i := slices.IndexFunc(n.opts.Listen, func(l messenger.Listen) bool { return l.Network == "tcp" })
-	if i < 0 || n.opts.Transport.TLS != nil {
-		return nil, nil // velo's streams of this kind know no TLS
-	}
-	host, _, err := net.SplitHostPort(n.opts.Listen[i].Address)
+	at, err := n.streamsAt()
 	if err != nil {
 		return nil, fmt.Errorf("listening for streams: %w", err)
+	}
+	if at.Address == "" {
+		return nil, nil
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
+	l, err := lc.Listen(context.Background(), "tcp", at.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for streams: %w", err)
 	}
-	s := &streamServer{n: n, listener: l, halfOpen: make(chan struct{}, mostHalfOpen), expected: map[uint64]expectation{}, conns: map[*inStream]bool{}}
-	entries, err := n.messages.PeerInfo().Address.Entries()
+	list, err := at.Endpoints(l.Addr())
 	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	list, err := wire.ParseEndpoints(entries["tcp"])
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	for i := range list { // where messages reach us, streams do
-		list[i].Port = uint16(l.Addr().(*net.TCPAddr).Port)
+		return nil, fmt.Errorf("listening for streams: %w", errors.Join(err, l.Close()))
 	}
 	n.messages.AddAddress(wire.KeyTCPStream, wire.AppendEndpoints(nil, list))
+	s := &streamServer{n: n, listener: l, halfOpen: make(chan struct{}, mostHalfOpen), expected: map[uint64]expectation{}, conns: map[*inStream]bool{}}
 	s.wg.Go(s.accept)
 	return s, nil
+}
+
+// streamsAt is where to listen for streams; without an address nowhere.
+func (n *Node) streamsAt() (messenger.Listen, error) {
+	at, encrypted := n.opts.Streams, n.opts.Transport.TLS != nil
+	i := slices.IndexFunc(n.opts.Listen, func(l messenger.Listen) bool { return l.Network == "tcp" })
+	switch {
+	case at != (messenger.Listen{}):
+	case i < 0, encrypted, n.opts.Listen[i].Advertise != "":
+		return at, nil
+	default: // where messages reach us, streams do
+		host, _, err := net.SplitHostPort(n.opts.Listen[i].Address)
+		return messenger.Listen{Network: "tcp", Address: net.JoinHostPort(host, "0")}, err
+	}
+	bound, err := net.ResolveTCPAddr("tcp", at.Address)
+	switch {
+	case err != nil:
+	case at.Network != "tcp" || at.Address == "":
+		err = fmt.Errorf("the option Streams is %q on %q: give it an address on tcp", at.Address, at.Network)
+	case encrypted:
+		err = errors.New("they know no TLS: leave the option Streams empty")
+	case !bound.IP.IsLoopback() && !n.opts.Transport.Insecure:
+		err = fmt.Errorf("%w: listen on a loopback address, not on %s, or allow it with insecure", transport.ErrInsecure, at.Address)
+	case i >= 0 && n.opts.Listen[i].Advertise != "" && at.Advertise == "":
+		err = errors.New("the node has an Advertise and they have none: give one to the option Streams, or leave it empty")
+	}
+	return at, err
 }
 
 // expect opens a session for a producer that will dial.

@@ -32,6 +32,7 @@ type offer struct {
 func streamCommand() *cli.Command {
 	listen := []cli.Flag{
 		&cli.StringFlag{Name: "listen", Usage: "`ADDRESS` that the other end can reach", Value: "127.0.0.1:0"},
+		&cli.StringFlag{Name: "advertise", Usage: "`IP:PORT` by which it reaches that address, where a port mapping or NAT is between"},
 		&cli.BoolFlag{Name: "insecure", Usage: "listen beyond this machine, without TLS"},
 	}
 	return &cli.Command{
@@ -71,7 +72,7 @@ func streamNode(c *cli.Context) (*plane.Node, error) {
 		return nil, usage(fmt.Errorf("%q: this verb takes flags only", c.Args().First()))
 	}
 	conf := config.Default().Plane
-	conf.Listen, conf.Insecure = c.String("listen"), c.Bool("insecure")
+	conf.Listen, conf.Advertise, conf.Insecure = c.String("listen"), c.String("advertise"), c.Bool("insecure")
 	o, err := agent.PlaneOptions(&conf)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ var Look = map[string]string{
 	"velo_streaming_mux_epoch_deaths_total":            "Connections that were lost; what a worker was sending over one ended with it. A peer's planned end counts too.",
 	"velo_streaming_heartbeat_watchdog_firings_total":  "Streams that were given up: their peer was silent, or records were lost on the way.",
 	"velo_streaming_mux_batch_seq_gaps_total":          "0, or a peer that numbers its batches wrongly.",
-	"velo_streaming_mux_records_dropped_total":         "After a cancel some closed_slot are usual. stale_epoch, generation and duplicate are what a lost connection leaves behind.",
+	"velo_streaming_mux_records_dropped_total":         "After a cancel some closed_slot are usual. stale_epoch, generation and duplicate are what a lost connection leaves behind, unknown_slot opens that nobody offered: late ones, or a peer that makes them up.",
 	"velo_streaming_mux_hold_overflow_total":           "0, or a peer that breaks the rules of the protocol.",
 	"velo_streaming_mux_reader_stall_total":            "Must stay 0: else credit was given for room that there was not.",
 	"velo_streaming_mux_credit_lost_total":             "Must stay 0: else a stream stands still for good.",

@@ -13,33 +13,32 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/velo-agent/velo-agent/plane/transport"
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
 // addresses is where this node can be reached.
 type addresses struct {
 	mu        sync.Mutex
-	endpoints []wire.Endpoint   // of all TCP listeners
+	endpoints []wire.Endpoint   // of all TCP listeners, as peers reach them
 	own       map[string][]byte // entries of the messenger
 	more      map[string][]byte // of others
 }
 
-func (a *addresses) listens(network string, l *transport.Listener) error {
+func (a *addresses) listens(l Listen, bound net.Addr) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.own == nil {
 		a.own = map[string][]byte{}
 	}
-	if network == "unix" {
-		path, err := filepath.Abs(l.Addr().String())
+	if l.Network == "unix" {
+		path, err := filepath.Abs(bound.String())
 		if err != nil {
 			return fmt.Errorf("finding the absolute path of a Unix socket: %w", err)
 		}
 		a.own["uds"] = wire.UnixEntry(path)
 		return nil
 	}
-	list, err := advertised(l.AddrPort())
+	list, err := l.Endpoints(bound)
 	if err != nil {
 		return err
 	}
@@ -74,6 +73,47 @@ func (a *addresses) messenger() wire.Address {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return wire.NewAddress(a.own)
+}
+
+// advertises parses Advertise; zero: there is none.
+func (l Listen) advertises() (netip.AddrPort, error) {
+	if l.Advertise == "" {
+		return netip.AddrPort{}, nil
+	}
+	at, err := netip.ParseAddrPort(l.Advertise)
+	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	wrong := ""
+	switch ip := at.Addr(); {
+	case l.Network != "tcp":
+		wrong = "it is for tcp, not for " + l.Network
+	case err != nil:
+		wrong = "it is no IP address and port"
+	case ip.IsUnspecified(), ip.IsMulticast(), ip.Zone() != "":
+		wrong = "nobody else can dial that IP address"
+	case at.Port() == 0:
+		wrong = "it has port 0"
+	}
+	if wrong != "" {
+		return netip.AddrPort{}, fmt.Errorf("advertising the address of a listener: Advertise is %q: %s; give it where peers are to dial, like 192.0.2.5:9767, or leave it empty", l.Advertise, wrong)
+	}
+	return at, nil
+}
+
+// Endpoints are those by which peers reach a TCP listener that is bound to an address:
+// Advertise, or its own.
+func (l Listen) Endpoints(bound net.Addr) ([]wire.Endpoint, error) {
+	at, err := l.advertises()
+	if err != nil {
+		return nil, err
+	}
+	if at.IsValid() {
+		return []wire.Endpoint{{IP: at.Addr(), Port: at.Port(), Prefix: uint8(at.Addr().BitLen()), NUMA: -1}}, nil
+	}
+	tcp, ok := bound.(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("finding the address of a listener: %s is none of TCP", bound)
+	}
+	return advertised(tcp.AddrPort())
 }
 
 // advertised are the endpoints of a TCP listener: its address, or for a wildcard those

@@ -34,9 +34,9 @@ func newNode(t *testing.T, network string, o Options) *Messenger {
 
 func listenOn(t *testing.T, network string) Listen {
 	if network == "unix" {
-		return Listen{network, filepath.Join(t.TempDir(), "s")}
+		return Listen{Network: network, Address: filepath.Join(t.TempDir(), "s")}
 	}
-	return Listen{network, "127.0.0.1:0"}
+	return Listen{Network: network, Address: "127.0.0.1:0"}
 }
 
 // pair is two nodes, of which the first knows the second.

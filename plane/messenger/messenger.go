@@ -74,6 +74,9 @@ func (m *Messenger) listen() error {
 	var networks []string
 	for _, l := range m.o.Listen {
 		networks = append(networks, l.Network)
+		if _, err := l.advertises(); err != nil {
+			return err
+		}
 	}
 	if networks == nil {
 		networks = []string{"unix", "tcp"} // to dial
@@ -93,7 +96,7 @@ func (m *Messenger) listen() error {
 		if err != nil {
 			return err
 		}
-		if err := m.addresses.listens(l.Network, bound); err != nil {
+		if err := m.addresses.listens(l, bound.Addr()); err != nil {
 			return err
 		}
 		m.log.Info("listening for peers", "network", l.Network, "address", bound.Addr().String(), "worker", uint64(m.worker))
@@ -126,8 +129,8 @@ func (m *Messenger) Worker() wire.WorkerID { return m.worker }
 // Instance names this run of the node.
 func (m *Messenger) Instance() wire.InstanceID { return m.o.Instance }
 
-// PeerInfo is how this node introduces itself: where it listens (of a wildcard address
-// every interface that others may reach), and what AddAddress added.
+// PeerInfo is how this node introduces itself: where it listens (Listen.Advertise, or of a
+// wildcard address every interface that others may reach), and what AddAddress added.
 func (m *Messenger) PeerInfo() wire.PeerInfo {
 	return wire.PeerInfo{Instance: m.o.Instance, Address: m.addresses.all()}
 }

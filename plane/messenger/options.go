@@ -17,6 +17,9 @@ import (
 type Listen struct {
 	Network string // "tcp" or "unix"
 	Address string // IP address and port (0: any), or absolute path
+	// Advertise is the IP address and port by which peers reach it, where a port mapping or NAT
+	// is between; of tcp. Empty: as it listens.
+	Advertise string
 }
 
 // Options of a Messenger. The zero value is usable: a node that only sends, and learns

@@ -201,10 +201,12 @@ func (e *egress) bursts() bool {
 }
 
 func (e *egress) newBatch() *batch {
-	b := &batch{}
+	var b *batch
 	if n := len(e.spare); n > 0 {
 		b, e.spare[n-1] = e.spare[n-1], nil
 		e.spare = e.spare[:n-1]
+	} else {
+		b = &batch{}
 	}
 	b.begin(e.m.envelope)
 	return b
@@ -213,7 +215,8 @@ func (e *egress) newBatch() *batch {
 // reuse keeps a batch that was written. The lock is held.
 func (e *egress) reuse(b *batch) {
 	clear(b.grants)
-	if cap(b.buf) <= 2*e.m.opts.MaxBatch && len(e.spare)*e.m.opts.MaxBatch < e.m.opts.QueueBytes {
+	// As many as may be in use: what is queued, the stage, and what is being written.
+	if cap(b.buf) <= 2*e.m.opts.MaxBatch && (len(e.spare)-2)*e.m.opts.MaxBatch < e.m.opts.QueueBytes {
 		e.spare = append(e.spare, b)
 	}
 }

@@ -306,6 +306,7 @@ func (p *Peer) opened(rec *wire.Record) {
 	in.opens++
 	anchor, session := wire.ParseOpen(rec.Body)
 	if index >= wire.MaxIndex {
+		in.counts[dropUnknownSlot]++
 		p.turnAway(rec.Slot, wire.ProtocolError)
 		return
 	}

@@ -38,7 +38,7 @@ func TestReceive(t *testing.T) {
 		{name: "collision keeps the bind", batches: [][]byte{e1(opens(a, 1), opens(slot(0, 1), 2), item(a, 1, "x"), opens(b, 2), item(b, 1, "z"))}, one: "x", two: "z", answer: "close:0.1:protocol_error", drops: drop(dropCollision, 1)},
 		{name: "opened again", batches: [][]byte{e1(opens(a, 1), item(a, 1, "x"), opens(a, 2), item(a, 1, "z"))}, one: "x dropped", two: "z"},
 		{name: "opened again for nobody", batches: [][]byte{e1(opens(a, 1), opens(a, 9), item(a, 1, "x"))}, one: "x", answer: "close:0.0:unknown_slot", drops: drop(dropUnknownSlot, 1)},
-		{name: "index over the limit", batches: [][]byte{e1(opens(slot(wire.MaxIndex, 0), 1), opens(slot(wire.MaxIndex-1, 0), 1), item(slot(wire.MaxIndex-1, 0), 1, "x"))}, one: "x", answer: "close:65536.0:protocol_error"},
+		{name: "index over the limit", batches: [][]byte{e1(opens(slot(wire.MaxIndex, 0), 1), opens(slot(wire.MaxIndex-1, 0), 1), item(slot(wire.MaxIndex-1, 0), 1, "x"))}, one: "x", answer: "close:65536.0:protocol_error", drops: drop(dropUnknownSlot, 1)},
 		{name: "data before open", batches: [][]byte{e1(item(a, 1, "x"), opens(a, 1), item(a, 1, "y"))}, one: "y", drops: drop(dropClosedSlot, 1)},
 		{name: "ahead is held", batches: [][]byte{e1(opens(a, 1), item(a, 2, "y"), item(a, 1, "x"))}, one: "x y"},
 		{name: "held terminal and close", batches: [][]byte{e1(opens(a, 1), closes(a, 4, wire.TerminalSent), last(a, 3), item(a, 2, "y"), item(a, 1, "x"))}, one: "x y finalized"},

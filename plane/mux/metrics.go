@@ -3,6 +3,7 @@
 package mux
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,29 +29,32 @@ type Metrics struct {
 	wakesFrame, wakesOpen, wakesControl, wakesLinger prometheus.Counter
 }
 
-// NewMetrics registers the families with r; nil: they are counted and shown nowhere.
-func NewMetrics(r prometheus.Registerer) *Metrics {
+// NewMetrics makes the families and registers them with r, unless it is nil.
+func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{}
+	var all []prometheus.Collector
 	counter := func(name, help string) prometheus.Counter {
-		return register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		all = append(all, c)
+		return c
 	}
 	vec := func(name, help, label string) *prometheus.CounterVec {
-		return register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label}))
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		all = append(all, c)
+		return c
 	}
-	gauge := func(name, help string, v *atomic.Int64) {
-		register(r, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(v.Load()) }))
+	gauge := func(name, help string, read func() float64) {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 	}
 	const mux = "velo_streaming_mux_"
-	gauge(mux+"live_slots", "Slots that hold state, of both directions.", &m.LiveSlots)
-	gauge(mux+"held_records", "Records that wait for an earlier one of their slot.", &m.Held)
-	register(r, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: mux + "staged_records", Help: "Records that wait for the connection to their peer.",
-	}, func() float64 {
+	gauge(mux+"live_slots", "Slots that hold state, of both directions.", func() float64 { return float64(m.LiveSlots.Load()) })
+	gauge(mux+"held_records", "Records that wait for an earlier one of their slot.", func() float64 { return float64(m.Held.Load()) })
+	gauge(mux+"staged_records", "Records that wait for the connection to their peer.", func() float64 {
 		if f := m.staged.Load(); f != nil {
 			return float64((*f)())
 		}
 		return 0
-	}))
+	})
 	m.CreditExhausted = counter("velo_streaming_slot_credit_exhausted_total", "Times that a slot ran out of credit, once a spell.")
 	m.ProducerWaits = counter("velo_streaming_producer_send_backpressure_total", "Sends that waited for credit or for the connection.")
 	m.WatchdogFirings = counter("velo_streaming_heartbeat_watchdog_firings_total", "Streams ended because their peer was silent and did not answer, or their records may have been lost.")
@@ -67,9 +71,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter(mux+"rendezvous_singletons_total", "Records staged for rendezvous; this node sends large records inline.")
 	batches := vec(mux+"batches_total", "Batches.", "direction")
 	m.sentBatches, m.receivedBatches = batches.WithLabelValues("sent"), batches.WithLabelValues("received")
-	perBatch := register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	perBatch := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: mux + "records_per_batch", Help: "Records in one batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 12),
-	}, []string{"direction"}))
+	}, []string{"direction"})
+	all = append(all, perBatch)
 	m.sentRecords, m.receivedRecords = perBatch.WithLabelValues("sent"), perBatch.WithLabelValues("received")
 	drops := vec(mux+"records_dropped_total", "Records dropped before delivery.", "reason")
 	for i, name := range dropNames {
@@ -82,14 +87,18 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	wakes := vec(mux+"batcher_wakes_total", "Times that the connection to a peer was told that there is something to write.", "source")
 	m.wakesFrame, m.wakesOpen = wakes.WithLabelValues("frame"), wakes.WithLabelValues("open")
 	m.wakesControl, m.wakesLinger = wakes.WithLabelValues("control"), wakes.WithLabelValues("linger")
-	return m
-}
-
-func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
-	if r != nil {
-		r.MustRegister(c)
+	if r == nil {
+		return m, nil
 	}
-	return c
+	for i, c := range all {
+		if err := r.Register(c); err != nil {
+			for _, c := range all[:i] {
+				r.Unregister(c)
+			}
+			return nil, fmt.Errorf("registering the metrics of the mux: %w: give each node its own registry, or prometheus.WrapRegistererWith a label of its own", err)
+		}
+	}
+	return m, nil
 }
 
 // add counts n, which is often 0.

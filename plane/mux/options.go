@@ -88,7 +88,7 @@ func (o *Options) setDefaults() {
 	o.MaxBatch = max(leastBatch, min(o.MaxBatch, largestBatch))
 	o.QueueBytes = max(o.QueueBytes, 2*o.MaxBatch+1<<10) // a batch that is filled does not keep out the next
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(nil)
+		o.Metrics, _ = NewMetrics(nil)
 	}
 }
 

@@ -93,7 +93,7 @@ func (o *Owner) Item(b []byte) error {
 	}
 	s.buf = wire.AppendItemBytes(wire.AppendRecordHeader(s.buf, wire.Data, o.id, o.seq, frame), b)
 	e.staged(o, s)
-	kick := e.wantsKick(false)
+	kick := e.wantsKick(o.first())
 	e.mu.Unlock()
 	if kick {
 		o.p.kick(o.p.m.opts.Metrics.wakesFrame)
@@ -111,13 +111,17 @@ func (o *Owner) Frame(frame []byte) error {
 	}
 	s.buf = append(wire.AppendRecordHeader(s.buf, wire.Data, o.id, o.seq, len(frame)), frame...)
 	e.staged(o, s)
-	kick := e.wantsKick(false)
+	kick := e.wantsKick(o.first())
 	e.mu.Unlock()
 	if kick {
 		o.p.kick(o.p.m.opts.Metrics.wakesFrame)
 	}
 	return nil
 }
+
+// first says that the stream's first record was staged, for which somebody waits: it is not
+// held to gather others. The egress is locked.
+func (o *Owner) first() bool { return o.seq == 1 && o.p.m.opts.Flush.Gather > 0 }
 
 // refused gives back the lock. What is held waits no longer: no more comes from o.
 func (o *Owner) refused(err error) error {

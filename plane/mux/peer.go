@@ -206,18 +206,28 @@ func (p *Peer) Lost(err error) {
 
 // Open gives a producer a slot at the peer. The open leaves at once.
 func (p *Peer) Open(t Terms, h Producer) (*Owner, error) {
-	o := &Owner{p: p, terms: t, hooks: h, credit: t.Credit, beaten: true, beatIn: t.Beat}
+	o := &Owner{}
+	if err := p.OpenIn(o, t, h); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// OpenIn is Open with an Owner of the caller, who has it beside what else it looks at with
+// each record.
+func (p *Peer) OpenIn(o *Owner, t Terms, h Producer) error {
+	*o = Owner{p: p, terms: t, hooks: h, credit: t.Credit, beaten: true, beatIn: t.Beat}
 	p.out.mu.Lock()
 	if p.out.closed {
 		p.out.mu.Unlock()
-		return nil, ErrPeerLost
+		return ErrPeerLost
 	}
 	if t.Version != 0 {
 		p.out.version = t.Version
 	}
 	if err := p.out.open(o); err != nil {
 		p.out.mu.Unlock()
-		return nil, err
+		return err
 	}
 	kick := p.out.wantsKick(true)
 	p.out.mu.Unlock()
@@ -225,5 +235,5 @@ func (p *Peer) Open(t Terms, h Producer) (*Owner, error) {
 	if kick {
 		p.kick(p.m.opts.Metrics.wakesOpen)
 	}
-	return o, nil
+	return nil
 }

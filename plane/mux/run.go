@@ -39,10 +39,12 @@ func (p *Peer) run(poller *Poller) *Run {
 			return r
 		}
 	}
-	r := &Run{}
+	var r *Run
 	if last := len(in.spare) - 1; last >= 0 {
 		r, in.spare[last] = in.spare[last], nil
 		in.spare = in.spare[:last]
+	} else {
+		r = &Run{}
 	}
 	r.peer, r.poller = p, poller
 	if cap(r.items) < in.records {
@@ -90,7 +92,7 @@ func (r *Run) done() {
 }
 
 // mostSpareRuns is how many a peer keeps to be used again.
-const mostSpareRuns = 16
+const mostSpareRuns = 64
 
 // account notes what was handled, of all runs that came back. The ingress is locked.
 func (p *Peer) account() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
@@ -13,7 +14,10 @@ import (
 // read reads until the connection ends, as much as there is each time.
 func (c *Conn) read(h Handler) error {
 	var r reader
-	for {
+	for reads := 1; ; reads++ {
+		if reads%readsInARow == 0 {
+			runtime.Gosched()
+		}
 		n, err := c.nc.Read(r.room())
 		if n > 0 {
 			r.end += n
@@ -35,6 +39,10 @@ func (c *Conn) read(h Handler) error {
 		return io.EOF
 	}
 }
+
+// readsInARow is after how many reads others may run: where more always comes, the reader
+// of one connection would keep them out for 10 ms, the consumers of what it reads too.
+const readsInARow = 16
 
 // deliver hands the whole frames of the buffer to the handler.
 func (c *Conn) deliver(h Handler, r *reader) error {

@@ -35,7 +35,7 @@ func TestDrain(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("draining with streams that run: %v", err)
 			}
-			left := fmt.Sprintf("%d anchors and 0 senders", n+1)
+			left := fmt.Sprintf("%d anchors and 0 senders", n)
 			if side == "producer" {
 				left = fmt.Sprintf("0 anchors and %d senders", n)
 			}
