@@ -34,7 +34,9 @@ type egress struct {
 	writing *batch // the connection has it
 	closed  bool
 	spare   []*batch
-	waiting []*Owner // refused for want of room
+	waiting []*Owner // refused for want of room, the first of them at first
+	first   int
+	record  int // bytes of one, on average, in the last batch
 	kicked  bool     // the link knows, and has not asked since
 	due     bool     // what is staged is to be written whatever the policy
 
@@ -254,6 +256,7 @@ func (e *egress) take(waits bool, control func(*batch)) *batch {
 		if waits { // it was nothing that a V1 peer knows
 			return e.take(false, control)
 		}
+		e.roomAgain() // whoever was told has not sent yet
 		return nil
 	}
 	b.seal(e.m.envelope, wire.BatchHeader{Version: e.version, Epoch: e.epoch, Seq: e.seq})
@@ -264,23 +267,36 @@ func (e *egress) take(waits bool, control func(*batch)) *batch {
 	if most := e.m.opts.Flush.Gather; most > 0 {
 		e.gather.left(time.Since(e.m.begun), most, b.count, held)
 	}
+	e.record = len(b.buf) / b.count
 	e.roomAgain()
 	return b
 }
 
 func (f *Flush) waits() bool { return f.Manual || f.Linger > 0 }
 
-// roomAgain tells who waits for room, if there is some. The lock is held.
+// roomAgain tells as many of those who wait as have room for someRecords each: all of
+// them would find the room gone. The sweep tells the rest, if those do not send.
+// The lock is held.
 func (e *egress) roomAgain() {
-	if len(e.waiting) == 0 || e.queued >= e.m.opts.QueueBytes {
-		return
+	const someRecords = 8
+	if room := e.m.opts.QueueBytes - e.queued; room > 0 && e.first < len(e.waiting) {
+		e.tellWaiting(1 + room/max(e.record, 1)/someRecords)
 	}
-	for i, o := range e.waiting {
-		e.waiting[i] = nil
+}
+
+// tellWaiting tells up to n of those who wait for room. The lock is held.
+func (e *egress) tellWaiting(n int) {
+	last := min(e.first+n, len(e.waiting))
+	for i, o := range e.waiting[e.first:last] {
+		e.waiting[e.first+i] = nil
 		o.queued = false
 		o.tell()
 	}
-	e.waiting = e.waiting[:0]
+	e.first = last
+	if e.first > len(e.waiting)/2 || e.first == len(e.waiting) {
+		e.waiting = slices.Delete(e.waiting, 0, e.first)
+		e.first = 0
+	}
 }
 
 // tell says that a refused record may be tried again. The lock is held.
@@ -361,7 +377,7 @@ func (e *egress) die(cause error) (ended []*Owner) {
 	e.stage, e.sealed, e.writing, e.queued = nil, nil, nil, 0
 	e.kicked, e.due, e.lingers = false, false, false
 	clear(e.waiting)
-	e.waiting = e.waiting[:0]
+	e.waiting, e.first = e.waiting[:0], 0
 	e.counts = recordCounts{}
 	e.epoch, e.seq = e.m.nextEpoch(), 0
 	return ended

@@ -115,3 +115,35 @@ func TestHeld(t *testing.T) {
 		})
 	}
 }
+
+// TestRoomAgain has many senders wait for room: each write tells a part of them, in their
+// order, and the sweep the rest.
+func TestRoomAgain(t *testing.T) {
+	const senders = 400
+	m, l := solo(t, Options{MaxBatch: 1000, QueueBytes: 4000})
+	var told []int
+	owners := make([]*Owner, senders)
+	for i := range owners {
+		owners[i] = produces(t, m, l, 1, Terms{Credit: 1000}, Hooks{Room: func() { told = append(told, i) }})[0]
+	}
+	for _, o := range owners { // the first takes all the room
+		for o.Item(make([]byte, 20)) == nil {
+		}
+	}
+	l.take(t)
+	if n := len(told); n == 0 || n > senders/4 {
+		t.Errorf("a write tells %d of %d that wait", n, senders)
+	}
+	m.steps(t, 1)
+	for i, n := range told {
+		if i != n {
+			t.Fatalf("sender %d is told where %d should be", n, i)
+		}
+	}
+	l.all(t)
+	m.steps(t, 1)
+	if len(told) != senders {
+		t.Errorf("%d of %d that wait are told at last", len(told), senders)
+	}
+	m.sound(t)
+}

@@ -83,6 +83,9 @@ func (p *Peer) beat() (owned int, kick bool) {
 	e := &p.out
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.queued < e.m.opts.QueueBytes {
+		e.tellWaiting(len(e.waiting))
+	}
 	staged := false
 	for _, o := range e.owners {
 		if o == nil {
