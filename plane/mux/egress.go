@@ -36,9 +36,9 @@ type egress struct {
 	spare   []*batch
 	waiting []*Owner // refused for want of room, the first of them at first
 	first   int
-	record  int // bytes of one, on average, in the last batch
-	kicked  bool     // the link knows, and has not asked since
-	due     bool     // what is staged is to be written whatever the policy
+	record  int  // bytes of one, on average, in the last batch
+	kicked  bool // the link knows, and has not asked since
+	due     bool // what is staged is to be written whatever the policy
 
 	closes map[wire.SlotID]closing // of slots that we receive on, by our wish
 	said   []closing               // the last that were written, for a lost connection
