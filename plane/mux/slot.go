@@ -79,3 +79,148 @@ type Bind struct {
 	slot *inSlot // nil: nobody has claimed it, or the slot is gone
 	stop bool    // asked for before it was claimed
 }
+
+// opened takes an OpenSlot: it claims its bind, or is refused.
+func (p *Peer) opened(rec *wire.Record) {
+	in, index := &p.in, rec.Slot.Index()
+	in.opens++
+	anchor, session := wire.ParseOpen(rec.Body)
+	if index >= wire.MaxIndex {
+		in.counts[dropUnknownSlot]++
+		p.turnAway(rec.Slot, wire.ProtocolError)
+		return
+	}
+	var incumbent *inSlot
+	if int(index) < len(in.slots) {
+		incumbent = in.slots[index]
+		in.last[index] = in.opens
+	}
+	if incumbent != nil && incumbent.id != rec.Slot {
+		in.counts[dropCollision]++
+		p.turnAway(rec.Slot, wire.ProtocolError)
+		return
+	}
+	if incumbent != nil && incumbent.bind.Anchor == anchor && incumbent.bind.Session == session {
+		in.counts[dropDuplicate]++ // the same open once more: to refuse it would end the stream that it began
+		return
+	}
+	s := &inSlot{p: p, id: rec.Slot, next: next(rec.FrameSeq), heard: p.m.tick.Load()}
+	s.credit = int32(p.m.opts.Window)
+	b, stop := p.m.binds.claim(anchor, session, s)
+	if b == nil {
+		in.counts[dropUnknownSlot]++
+		p.turnAway(rec.Slot, wire.UnknownSlot)
+		return
+	}
+	if incumbent != nil { // opened again: the owner began anew
+		p.inject(incumbent)
+		p.retire(incumbent)
+	}
+	if n := int(index) + 1 - len(in.slots); n > 0 { // for a claimed slot only: an index costs nothing
+		in.slots = append(in.slots, make([]*inSlot, n)...)
+		in.last = append(in.last, make([]uint32, n)...)
+	}
+	in.last[index] = in.opens
+	in.slots[index] = s
+	in.live++
+	p.m.opts.Metrics.LiveSlots.Add(1)
+	if b.Claimed != nil {
+		in.told = append(in.told, b.Claimed)
+	}
+	if stop {
+		p.ask(s, wire.Stop)
+	}
+}
+
+// violated ends a slot whose owner broke the rules.
+func (p *Peer) violated(s *inSlot) {
+	p.m.opts.Metrics.HoldOverflow.Inc()
+	p.inject(s)
+	p.refuse(s, wire.ProtocolError)
+}
+
+// refuse ends the slot and tells its owner why.
+func (p *Peer) refuse(s *inSlot, reason wire.CloseReason) {
+	if s.gone {
+		return
+	}
+	p.close(s.id, reason)
+	p.retire(s)
+}
+
+// retire forgets the slot.
+func (p *Peer) retire(s *inSlot) {
+	if s.gone {
+		return
+	}
+	s.gone = true
+	p.in.slots[s.id.Index()] = nil
+	p.in.live--
+	for _, h := range s.hold {
+		p.unhold(s, len(h.body))
+	}
+	s.hold = nil
+	p.m.opts.Metrics.LiveSlots.Add(-1)
+	p.m.binds.leave(s.bind)
+	if s.bind.Ended != nil {
+		p.in.told = append(p.in.told, s.bind.Ended)
+	}
+}
+
+// retireAll ends every slot, as the peer began a new epoch or is lost: each consumer
+// that has no terminal gets one.
+func (p *Peer) retireAll() {
+	for _, s := range p.in.slots {
+		if s != nil {
+			p.inject(s)
+			p.retire(s)
+		}
+	}
+}
+
+// close notes that the slot is to be closed, by us as its receiver.
+func (p *Peer) close(id wire.SlotID, reason wire.CloseReason) {
+	p.lockOut().note(closing{slot: id, reason: reason, opens: p.in.opens})
+	p.control.Store(true)
+}
+
+// turnAway closes what never was a slot of ours, unless too many such wait to be told.
+func (p *Peer) turnAway(id wire.SlotID, reason wire.CloseReason) {
+	if len(p.lockOut().closes) >= mostClosing {
+		p.m.opts.Metrics.ControlRefused.Inc()
+		return
+	}
+	p.close(id, reason)
+}
+
+// stands reports whether a close that was said may be said again: it names its slot by a
+// generation, which comes again after 256 opens. The ingress is locked.
+func (p *Peer) stands(c *closing) bool {
+	index := c.slot.Index()
+	switch {
+	case c.asked: // it names its session
+		return true
+	case int(index) < len(p.in.last):
+		return p.in.last[index] <= c.opens // none came since
+	}
+	return p.in.opens-c.opens < mostOpens
+}
+
+// ask notes that a slot's producer is to stop or cancel.
+func (p *Peer) ask(s *inSlot, action wire.Lifecycle) {
+	p.lockOut().note(closing{slot: s.id, asked: true, session: s.bind.Session, lifecycle: action})
+	p.control.Store(true)
+}
+
+// cancelled ends a slot that its consumer wants no more of.
+func (p *Peer) cancelled(s *inSlot) {
+	if s.gone {
+		return
+	}
+	if !s.terminal {
+		s.terminal = true // nobody is to be told
+		s.inbox.leave(s.tag)
+	}
+	p.ask(s, wire.Cancel)
+	p.retire(s)
+}
