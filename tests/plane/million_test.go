@@ -16,6 +16,7 @@ import (
 func TestMillionStreams(t *testing.T) {
 	watch(t)
 	const records, atOnce = 4, 1024
+	const spares = 2 << 20 // what is kept to be used again is bounded, and not always the same
 	streams := pick(50_000, 1_000_000)
 	producer, consumer := pair(t, plane.Options{}, plane.Options{})
 	places := make(chan struct{}, atOnce)
@@ -78,7 +79,7 @@ func TestMillionStreams(t *testing.T) {
 	})
 	after := heap()
 	t.Logf("after %d streams the heap has %d KiB, %d KiB before; %d goroutines", streams, after>>10, bytes>>10, goroutines)
-	if float64(after) > 1.1*float64(bytes) {
+	if after > bytes+bytes/10+spares {
 		t.Errorf("the heap has %d bytes after %d streams, %d before", after, streams, bytes)
 	}
 	quiet(t, producer, consumer)

@@ -28,6 +28,10 @@ func open(t testing.TB, from, to *site, o plane.AnchorOptions) (*plane.Sender, *
 		t.Fatal(err)
 	}
 	s, err := from.Open(a.Handle(), ticket)
+	for until := time.Now().Add(patience); errors.Is(err, plane.ErrTooMany) && time.Now().Before(until); { // much waits for the peer
+		time.Sleep(time.Millisecond)
+		s, err = from.Open(a.Handle(), ticket)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
