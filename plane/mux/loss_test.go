@@ -326,3 +326,20 @@ func TestPeersEndOnce(t *testing.T) {
 		t.Errorf("the consumer sees %q", s)
 	}
 }
+
+// TestQuietBeat stages a heartbeat while the link is left alone: who sends next still tells
+// the link.
+func TestQuietBeat(t *testing.T) {
+	m, l := solo(t, Options{})
+	o := produces(t, m, l, 1, Terms{Credit: 9, Beat: 1}, Hooks{})[0]
+	m.peers[producer].quiet.Store(m.tick.Load() + 10)
+	before := l.kicks.Load()
+	m.steps(t, 3)
+	if n := l.kicks.Load() - before; n != 0 {
+		t.Errorf("the link is told %d times while it is left alone", n)
+	}
+	must(t, o.Item([]byte("x")))
+	if l.kicks.Load() == before {
+		t.Error("the link is not told of a record")
+	}
+}

@@ -42,8 +42,8 @@ func (m *Mux) sweep(ctx context.Context) {
 }
 
 func (p *Peer) sweep(ctx context.Context, now uint32) {
-	owned, kick := p.beat()
-	if now >= p.quiet.Load() && kick {
+	owned, kick := p.beat(now < p.quiet.Load())
+	if kick {
 		p.kick(p.m.opts.Metrics.wakesLinger)
 	}
 	p.in.mu.Lock()
@@ -78,8 +78,9 @@ func (p *Peer) sweep(ctx context.Context, now uint32) {
 }
 
 // beat stages a heartbeat on each slot whose time it is and on which nothing was sent,
-// if it has credit, and returns how many slots are owned.
-func (p *Peer) beat() (owned int, kick bool) {
+// if it has credit, and returns how many slots are owned. quiet: the link is left alone, so
+// that nobody may think that it was told.
+func (p *Peer) beat(quiet bool) (owned int, kick bool) {
 	e := &p.out
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,7 +110,7 @@ func (p *Peer) beat() (owned int, kick bool) {
 		o.beaten = false
 	}
 	// What is to be said of our slots waits since a link was lost, if it waits still.
-	return owned, staged && e.wantsKick(true) || len(e.closes) > 0
+	return owned, !quiet && (staged && e.wantsKick(true) || len(e.closes) > 0)
 }
 
 // ping asks a silent peer on a connection of its own whether it lives: on the mux a
