@@ -126,7 +126,7 @@ func (n *Node) openSlot(s *Sender, h wire.Handle, v wire.Version, a *wire.Attach
 		Anchor: h.Lo, Session: a.RoutingSessionID, Credit: a.InitialCredit, Version: v,
 		Beat: mux.Ticks(time.Duration(a.HeartbeatIntervalMS) * time.Millisecond),
 	}
-	if err := p.OpenIn(s.slot, terms, (*told)(s)); err != nil {
+	if err := p.Open(s.slot, terms, (*told)(s)); err != nil {
 		return err
 	}
 	s.carry(s.slot, v.Key())

@@ -19,7 +19,7 @@ func NewPoller(handle func(*Anchor, Event)) *Poller {
 }
 
 // Add has the poller serve a, for good: nobody may call Recv on it any more.
-func (p *Poller) Add(a *Anchor) { a.inbox.Serve(p.inboxes, !a.opts.MPSC) }
+func (p *Poller) Add(a *Anchor) { a.inbox.Serve(p.inboxes, !a.mpsc()) }
 
 // Run serves until ctx ends, and then until no function runs any more. It runs once.
 func (p *Poller) Run(ctx context.Context) error { return p.inboxes.Run(ctx) }

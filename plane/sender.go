@@ -235,7 +235,7 @@ func (s *Sender) onRoom() {
 			return
 		}
 	}
-	f.add(s)
+	f.ready.Add(s)
 }
 
 // told is a Sender as the mux sees it.
@@ -247,65 +247,20 @@ func (t *told) OnRoom()         { (*Sender)(t).onRoom() }
 
 // Feeder gathers senders that may send again after ErrWouldBlock, or whose stream has
 // ended, for one goroutine that feeds many. The zero value is ready.
-type Feeder struct {
-	mu    sync.Mutex
-	ready []*Sender
-	wake  chan struct{}
-}
+type Feeder struct{ ready mux.Ready[*Sender] }
 
 // Add has the feeder tell of s from now on.
 func (f *Feeder) Add(s *Sender) {
 	s.feeder.Store(f)
 	if s.early.Swap(false) {
-		f.add(s)
+		f.ready.Add(s)
 	}
-}
-
-func (f *Feeder) add(s *Sender) {
-	f.mu.Lock()
-	f.ready = append(f.ready, s)
-	if f.wake == nil {
-		f.wake = make(chan struct{}, 1)
-	}
-	if len(f.ready) == 1 {
-		select {
-		case f.wake <- struct{}{}:
-		default:
-		}
-	}
-	f.mu.Unlock()
 }
 
 // Next waits for senders to try again and appends them to list.
 func (f *Feeder) Next(ctx context.Context, list []*Sender) ([]*Sender, error) {
-	for {
-		f.mu.Lock()
-		if f.wake == nil {
-			f.wake = make(chan struct{}, 1)
-		}
-		if len(f.ready) > 0 {
-			list = append(list, f.ready...)
-			clear(f.ready)
-			f.ready = f.ready[:0]
-			f.mu.Unlock()
-			return list, nil
-		}
-		wake := f.wake
-		f.mu.Unlock()
-		select {
-		case <-wake:
-		case <-ctx.Done():
-			return list, ctx.Err()
-		}
-	}
+	return f.ready.Await(ctx, list)
 }
 
 // Ready appends the senders to try again to list, if there are any.
-func (f *Feeder) Ready(list []*Sender) []*Sender {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	list = append(list, f.ready...)
-	clear(f.ready)
-	f.ready = f.ready[:0]
-	return list
-}
+func (f *Feeder) Ready(list []*Sender) []*Sender { return f.ready.Take(list) }

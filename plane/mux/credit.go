@@ -15,7 +15,6 @@ type returns struct {
 	drained atomic.Pointer[Run] // that were handled
 	asked   atomic.Bool         // for a visit
 	due     atomic.Bool         // it may be made
-	all     atomic.Bool         // it is to grant the least
 	visit   *time.Timer
 	visited time.Time // of the writer
 	grants  []grant   // of the writer: those that wait for a batch
@@ -56,19 +55,10 @@ func (p *Peer) collect() {
 	p.in.mu.Lock()
 	p.account()
 	visits := 0
-	if p.all.Swap(false) {
-		p.in.owes = false
-		for _, s := range p.in.slots {
-			if s != nil {
-				visits++
-				p.grant(s, true)
-			}
-		}
-	}
 	p.dirty.walk(func(index uint32) {
 		if int(index) < len(p.in.slots) && p.in.slots[index] != nil {
 			visits++
-			p.grant(p.in.slots[index], false)
+			p.grant(p.in.slots[index])
 		}
 	})
 	p.m.opts.Metrics.DrainVisits.Add(float64(visits))
@@ -77,14 +67,22 @@ func (p *Peer) collect() {
 
 // returnAll has all credit return, little as it may be. The ingress is locked.
 func (p *Peer) returnAll() {
-	if p.in.owes || !p.idle() {
-		p.all.Store(true)
-		p.askVisit()
+	if !p.in.owes && p.idle() {
+		return
 	}
+	p.in.owes = false
+	p.account()
+	for index, s := range p.in.slots {
+		if s != nil && s.read+s.taken.Load() > 0 {
+			s.hungry.Store(true)
+			p.dirty.add(uint32(index))
+		}
+	}
+	p.askVisit()
 }
 
 // grant returns the credit of s, or leaves it for later. The ingress is locked.
-func (p *Peer) grant(s *inSlot, all bool) {
+func (p *Peer) grant(s *inSlot) {
 	if s.buffered.Load()+int64(s.waiting) >= int64(p.m.opts.SlotBytes) {
 		p.in.owes = true // the rest is drained later
 		return
@@ -94,17 +92,16 @@ func (p *Peer) grant(s *inSlot, all bool) {
 	}
 	window := int32(p.m.opts.Window)
 	n := min(s.read, window-s.credit)
-	if !all && !s.hungry.Load() && n < window/4 {
+	if !s.hungry.Load() && n < window/4 {
 		p.in.owes = p.in.owes || n > 0
 		return
 	}
 	s.read = 0
+	if s.credit += max(n, 0); s.credit >= p.half() {
+		s.hungry.Store(false)
+	}
 	if n <= 0 {
 		return
-	}
-	s.credit += n
-	if s.credit >= p.half() {
-		s.hungry.Store(false)
 	}
 	p.grants = append(p.grants, grant{s, uint32(n)})
 }

@@ -19,7 +19,7 @@ func produces(t testing.TB, m *Mux, l *tap, n int, terms Terms, h Hooks) (owners
 	t.Helper()
 	for i := range n {
 		terms.Session, terms.Anchor = uint64(i+1), uint64(i+1)
-		o, err := m.peers[producer].Open(terms, h)
+		o, err := m.peers[producer].begin(terms, h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestOpensWithoutEnd(t *testing.T) {
 	var err error
 	for range 10_000 {
 		var o *Owner
-		if o, err = p.Open(Terms{Credit: 1, Version: wire.V2}, Hooks{}); err != nil {
+		if o, err = p.begin(Terms{Credit: 1, Version: wire.V2}, Hooks{}); err != nil {
 			break
 		}
 		must(t, o.Finish(wire.FrameFinalized))
@@ -251,13 +251,13 @@ func TestSlots(t *testing.T) {
 	var o *Owner
 	for range wire.MaxIndex {
 		var err error
-		o, err = p.Open(Terms{Credit: 1}, Hooks{})
+		o, err = p.begin(Terms{Credit: 1}, Hooks{})
 		must(t, err)
 	}
-	_, err := p.Open(Terms{Credit: 1}, Hooks{})
+	_, err := p.begin(Terms{Credit: 1}, Hooks{})
 	wants(t, "opening one too many", err, ErrTooMany)
 	must(t, o.Finish(wire.FrameFinalized))
-	if o, err = p.Open(Terms{Credit: 1}, Hooks{}); err != nil || o.id != slot(wire.MaxIndex-1, 1) {
+	if o, err = p.begin(Terms{Credit: 1}, Hooks{}); err != nil || o.id != slot(wire.MaxIndex-1, 1) {
 		t.Errorf("the freed slot is %v: %v", o, err)
 	}
 	for l.take(t) != nil {
@@ -334,7 +334,7 @@ func TestFlushPolicies(t *testing.T) {
 		{"linger is over", linger, func(_ *Mux, o, _ *Owner) { o.p.lingered() }, true, 2},
 		{"terminal under manual", manual, func(_ *Mux, _, other *Owner) { must(t, other.Finish(wire.FrameDropped)) }, true, 4},
 		{"terminal under linger", linger, func(_ *Mux, _, other *Owner) { must(t, other.Finish(wire.FrameDropped)) }, true, 4},
-		{"open under manual", manual, func(_ *Mux, o, _ *Owner) { _, err := o.Peer().Open(Terms{Credit: 1}, Hooks{}); must(t, err) }, true, 3},
+		{"open under manual", manual, func(_ *Mux, o, _ *Owner) { _, err := o.Peer().begin(Terms{Credit: 1}, Hooks{}); must(t, err) }, true, 3},
 		{"close under manual", manual, func(m *Mux, _, _ *Owner) { m.Batch(producer, batched(1, 0, opens(slot(0, 0), 99))) }, true, 3},
 		{"credit under manual", manual, func(m *Mux, o, _ *Owner) {
 			bound(m, 1)

@@ -29,7 +29,7 @@ func FuzzBatch(f *testing.F) {
 		ends := map[*Owner]int{}
 		for i := range 2 {
 			var o *Owner
-			o, err := m.peers[producer].Open(Terms{Session: uint64(i + 1), Credit: 1}, Hooks{End: func(error) { ends[o]++ }, Stop: func() {}})
+			o, err := m.peers[producer].begin(Terms{Session: uint64(i + 1), Credit: 1}, Hooks{End: func(error) { ends[o]++ }, Stop: func() {}})
 			must(t, err)
 			must(t, o.Item([]byte("x")))
 		}

@@ -79,7 +79,7 @@ func (p *Peer) unlockIn() {
 	clear(in.woken)
 	in.woken = in.woken[:0]
 	for i, r := range in.runs { // after those: an inbox may have what came before
-		r.poller.add(r)
+		r.poller.ready.Add(r)
 		in.runs[i] = nil
 	}
 	in.runs = in.runs[:0]

@@ -55,7 +55,7 @@ func TestDown(t *testing.T) {
 	}
 	m.sound(t)
 	p := m.peers[producer]
-	again, err := p.Open(Terms{Credit: 1, Version: wire.V2}, Hooks{})
+	again, err := p.begin(Terms{Credit: 1, Version: wire.V2}, Hooks{})
 	must(t, err)
 	if again.id.Generation() == 0 {
 		t.Error("a slot of the new epoch has a generation of the old")
@@ -291,7 +291,7 @@ func TestEvict(t *testing.T) {
 	if len(m.peers) != 0 {
 		t.Fatal("a peer is kept without streams")
 	}
-	_, err = old.Open(Terms{Credit: 1}, Hooks{})
+	_, err = old.begin(Terms{Credit: 1}, Hooks{})
 	wants(t, "opening at a forgotten peer", err, ErrPeerLost)
 	box[0].Drained(&Frames{}, 0, 1, 1) // late, and of no use
 	m.Batch(producer, batched(1, 0, opens(slot(0, 0), 2), item(slot(0, 0), 1, "x")))

@@ -65,7 +65,7 @@ func open(t testing.TB, a, b *Mux, session uint64, h Hooks) (*Owner, *reader, *B
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := p.Open(Terms{Anchor: session, Session: session, Credit: b.Window(), Version: wire.V2}, h)
+	o, err := p.begin(Terms{Anchor: session, Session: session, Credit: b.Window(), Version: wire.V2}, h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -204,18 +204,9 @@ func (p *Peer) Lost(err error) {
 	p.die(err)
 }
 
-// Open gives a producer a slot at the peer. The open leaves at once.
-func (p *Peer) Open(t Terms, h Producer) (*Owner, error) {
-	o := &Owner{}
-	if err := p.OpenIn(o, t, h); err != nil {
-		return nil, err
-	}
-	return o, nil
-}
-
-// OpenIn is Open with an Owner of the caller, who has it beside what else it looks at with
-// each record.
-func (p *Peer) OpenIn(o *Owner, t Terms, h Producer) error {
+// Open makes o a producer's slot at the peer; the producer has it beside what else it looks
+// at with each record. The open leaves at once.
+func (p *Peer) Open(o *Owner, t Terms, h Producer) error {
 	*o = Owner{p: p, terms: t, hooks: h, credit: t.Credit, beaten: true, beatIn: t.Beat}
 	p.out.mu.Lock()
 	if p.out.closed {

@@ -29,12 +29,8 @@ type Poller struct {
 	stuck  chan struct{} // a place for each
 	wg     sync.WaitGroup
 	active atomic.Pointer[server]
-
-	mu     sync.Mutex
-	ready  []*Run
-	spare  *Run // of inboxes, to be used again
-	parked bool
-	wake   chan struct{}
+	ready  Ready[*Run]
+	spare  *Run // of inboxes, to be used again; guarded by the lock of ready
 }
 
 // mostStuck is how many servers may be stuck before the rest waits for them.
@@ -42,33 +38,27 @@ const mostStuck = 1024
 
 // NewPoller returns a poller that tells h, while Run runs.
 func NewPoller(h Handler) *Poller {
-	return &Poller{h: h, stuck: make(chan struct{}, mostStuck), wake: make(chan struct{}, 1)}
-}
-
-// add hands over a run.
-func (p *Poller) add(r *Run) {
-	p.mu.Lock()
-	p.ready = append(p.ready, r)
-	p.unlock()
+	return &Poller{h: h, stuck: make(chan struct{}, mostStuck)}
 }
 
 // look has inboxes looked into.
 func (p *Poller) look(list ...*Inbox) {
-	p.mu.Lock()
-	last := len(p.ready) - 1
-	if last < 0 || p.ready[last].peer != nil {
+	q := &p.ready
+	q.mu.Lock()
+	last := len(q.list) - 1
+	if last < 0 || q.list[last].peer != nil {
 		r := p.spare
 		if p.spare = nil; r == nil {
 			r = &Run{poller: p}
 		}
-		p.ready = append(p.ready, r)
+		q.list = append(q.list, r)
 		last++
 	}
-	r := p.ready[last]
+	r := q.list[last]
 	for _, b := range list {
 		r.items = append(r.items, arrival{box: b})
 	}
-	p.unlock()
+	q.unlock()
 }
 
 // again keeps a run of inboxes that was served.
@@ -77,40 +67,9 @@ func (p *Poller) again(r *Run) {
 		return
 	}
 	r.empty()
-	p.mu.Lock()
+	p.ready.mu.Lock()
 	p.spare = r
-	p.mu.Unlock()
-}
-
-// unlock gives back the lock and wakes who waits.
-func (p *Poller) unlock() {
-	wake := p.parked
-	p.parked = false
-	p.mu.Unlock()
-	if wake {
-		p.wake <- struct{}{} // it has room for the one who waits
-	}
-}
-
-// await waits for runs and appends them to list.
-func (p *Poller) await(ctx context.Context, list []*Run) ([]*Run, error) {
-	for ctx.Err() == nil {
-		p.mu.Lock()
-		if len(p.ready) > 0 {
-			list = append(list, p.ready...)
-			clear(p.ready)
-			p.ready = p.ready[:0]
-			p.mu.Unlock()
-			return list, nil
-		}
-		p.parked = true
-		p.mu.Unlock()
-		select {
-		case <-p.wake:
-		case <-ctx.Done():
-		}
-	}
-	return list, ctx.Err()
+	p.ready.mu.Unlock()
 }
 
 // Run serves until ctx ends, and then until no handler runs any more. It runs once.

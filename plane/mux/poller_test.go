@@ -174,8 +174,7 @@ func TestRetire(t *testing.T) {
 		}
 	}
 	m.Batch(producer, batched(1, 0, records...))
-	first := &server{list: p.ready, at: -1}
-	p.ready = nil
+	first := &server{list: p.ready.Take(nil), at: -1}
 	r, _ := first.next()
 	if len(r.items) != 6 {
 		t.Fatalf("a run of %d", len(r.items))
@@ -219,7 +218,7 @@ func TestUnwanted(t *testing.T) {
 	box.Serve(p, true)
 	m.Batch(producer, batched(1, 0, opens(slot(0, 0), 1), item(slot(0, 0), 1, "x"), item(slot(0, 0), 2, "y")))
 	box.Close()
-	s := &server{list: p.ready, at: -1}
+	s := &server{list: p.ready.Take(nil), at: -1}
 	r, _ := s.next()
 	if !p.handle(s, r) {
 		t.Error("the run is lost")

@@ -135,6 +135,15 @@ func solo(t testing.TB, o Options) (*Mux, *tap) {
 	return m, l
 }
 
+// begin opens a slot of its own.
+func (p *Peer) begin(t Terms, h Producer) (*Owner, error) {
+	o := &Owner{}
+	if err := p.Open(o, t, h); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
 // steps passes time.
 func (m *Mux) steps(t testing.TB, n uint32) {
 	for range n {

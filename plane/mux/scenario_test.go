@@ -259,7 +259,7 @@ func TestCancelRaces(t *testing.T) {
 		b.Bind(bind)
 		p, err := a.Peer(consumer, wire.V2)
 		must(t, err)
-		o, err := p.Open(Terms{Anchor: bind.Anchor, Session: bind.Session, Credit: 4, Version: wire.V2}, Hooks{End: func(error) { ended.Add(1) }})
+		o, err := p.begin(Terms{Anchor: bind.Anchor, Session: bind.Session, Credit: 4, Version: wire.V2}, Hooks{End: func(error) { ended.Add(1) }})
 		must(t, err)
 		wg.Go(func() {
 			if err := feed(t, o, s+1, 1<<30); !errors.Is(err, ErrCancelled) {

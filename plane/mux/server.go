@@ -82,8 +82,11 @@ func (p *Poller) serve(ctx context.Context, s *server) {
 			}
 			continue
 		}
+		if ctx.Err() != nil {
+			return
+		}
 		var err error
-		if fresh, err = p.await(ctx, fresh[:0]); err != nil {
+		if fresh, err = p.ready.Await(ctx, fresh[:0]); err != nil {
 			return
 		}
 		s.mu.Lock()

@@ -28,7 +28,7 @@ type inSlot struct {
 	terminal bool   // one was delivered
 	gone     bool
 
-	hungry   atomic.Bool  // half of the window or more is used, so credit is not to wait
+	hungry   atomic.Bool  // credit is not to wait: half of the window or more is used, or it has waited
 	taken    atomic.Int32 // records that were taken from the inbox, not granted again
 	buffered atomic.Int64 // bytes in the inbox
 
