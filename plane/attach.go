@@ -56,7 +56,7 @@ func (n *Node) attachRemote(ctx context.Context, h wire.Handle) (*Sender, error)
 		n.senders.remove(s.id)
 		return nil, err
 	}
-	return s, nil
+	return &s.Sender, nil
 }
 
 // Open begins a stream with a ticket: the first record may leave at once. ErrDraining:
@@ -96,15 +96,13 @@ func (n *Node) open(h wire.Handle, t *wire.Ticket, v wire.Version) (*Sender, err
 		n.senders.remove(s.id)
 		return nil, err
 	}
-	return s, nil
+	return &s.Sender, nil
 }
 
 // newSender makes the sender of a stream to another node.
-func (n *Node) newSender(h wire.Handle) (*Sender, error) {
-	r := &remote{Sender: Sender{n: n, id: n.senders.next(), to: h.Hi}}
-	s := &r.Sender
-	s.slot = &r.owner
-	n.senders.add(s.id, s)
+func (n *Node) newSender(h wire.Handle) (*remote, error) {
+	s := &remote{Sender: Sender{n: n, id: n.senders.next(), to: h.Hi}}
+	n.senders.add(s.id, &s.Sender)
 	err := n.refuses() // asked after it was counted, so that Drain misses none
 	if err == nil && n.senders.size.Load() > int64(n.opts.MaxSenders) {
 		err = fmt.Errorf("%w senders: %d", ErrTooMany, n.opts.MaxSenders)
@@ -117,7 +115,7 @@ func (n *Node) newSender(h wire.Handle) (*Sender, error) {
 }
 
 // openSlot opens a slot on the terms of an answer or ticket.
-func (n *Node) openSlot(s *Sender, h wire.Handle, v wire.Version, a *wire.AttachAnswer) error {
+func (n *Node) openSlot(s *remote, h wire.Handle, v wire.Version, a *wire.AttachAnswer) error {
 	p, err := n.mux.Peer(h.Hi, v)
 	if err != nil {
 		return err
@@ -126,14 +124,14 @@ func (n *Node) openSlot(s *Sender, h wire.Handle, v wire.Version, a *wire.Attach
 		Anchor: h.Lo, Session: a.RoutingSessionID, Credit: a.InitialCredit, Version: v,
 		Beat: mux.Ticks(time.Duration(a.HeartbeatIntervalMS) * time.Millisecond),
 	}
-	if err := p.Open(s.slot, terms, (*told)(s)); err != nil {
+	if err := p.Open(&s.slot, terms, (*told)(&s.Sender)); err != nil {
 		return err
 	}
-	s.carry(s.slot, v.Key())
+	s.carry(&s.slot, v.Key())
 	return nil
 }
 
-func (n *Node) askAttach(ctx context.Context, s *Sender, h wire.Handle) error {
+func (n *Node) askAttach(ctx context.Context, s *remote, h wire.Handle) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, attachTimeout)
@@ -181,7 +179,7 @@ func (n *Node) askAttach(ctx context.Context, s *Sender, h wire.Handle) error {
 	return nil
 }
 
-func (n *Node) useAnswer(ctx context.Context, s *Sender, h wire.Handle, a *wire.AttachAnswer) error {
+func (n *Node) useAnswer(ctx context.Context, s *remote, h wire.Handle, a *wire.AttachAnswer) error {
 	v, ok := wire.VersionOf(a.TransportKey)
 	switch {
 	case ok && a.InitialCredit == 0:
@@ -189,7 +187,7 @@ func (n *Node) useAnswer(ctx context.Context, s *Sender, h wire.Handle, a *wire.
 	case ok:
 		return n.openSlot(s, h, v, a)
 	case a.TransportKey == wire.KeyTCPStream:
-		return n.dialStream(ctx, s, h, a)
+		return n.dialStream(ctx, &s.Sender, h, a)
 	}
 	return fmt.Errorf("%w: it wants transport %q, which is unknown", ErrRefused, a.TransportKey)
 }

@@ -405,7 +405,7 @@ func TestStopManyNameless(t *testing.T) {
 		if err := from.openSlot(s, a.Handle(), wire.V2, answer); err != nil {
 			t.Fatal(err)
 		}
-		return s
+		return &s.Sender
 	}
 	s := begin()
 	send(t, s, 1, 0, 1)

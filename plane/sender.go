@@ -31,7 +31,6 @@ type Sender struct {
 	n    *Node
 	id   uint64        // by which the consumer stops or cancels it; 0: it is on this node
 	to   wire.WorkerID // who consumes; nobody else may stop it
-	slot *mux.Owner    // room for one
 	key  string
 	over bool // it was ended here
 
@@ -49,7 +48,7 @@ type Sender struct {
 // remote is a sender to another node, and its slot.
 type remote struct {
 	Sender
-	owner mux.Owner
+	slot mux.Owner
 }
 
 // carry gives the sender its outlet.
