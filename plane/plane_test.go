@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -56,6 +58,11 @@ func ways() []how {
 		{name: "local ticket", begin: byTicket, local: true},
 		{name: "tcp-stream", begin: attach, key: wire.KeyTCPStream, opts: Options{noMux: true}},
 	}
+}
+
+// withoutTicket are those of an anchor of many senders, which has none.
+func withoutTicket() []how {
+	return slices.DeleteFunc(ways(), func(w how) bool { return strings.HasSuffix(w.name, "ticket") })
 }
 
 // each runs f with a producer and a consumer for every way.
@@ -327,10 +334,7 @@ func wantStopped(t *testing.T, s *Sender) {
 // TestStopMany: each sender of an MPSC anchor is asked, those of other nodes and of its
 // own, and who comes later.
 func TestStopMany(t *testing.T) {
-	for _, w := range ways() {
-		if w.name == "ticket" || w.name == "local ticket" {
-			continue
-		}
+	for _, w := range withoutTicket() {
 		t.Run(w.name, func(t *testing.T) {
 			consumer := node(t, Options{})
 			from := consumer
@@ -420,10 +424,7 @@ func TestStopManyNameless(t *testing.T) {
 }
 
 func TestMPSC(t *testing.T) {
-	for _, w := range ways() {
-		if w.name == "ticket" || w.name == "local ticket" {
-			continue
-		}
+	for _, w := range withoutTicket() {
 		t.Run(w.name, func(t *testing.T) {
 			consumer := node(t, Options{})
 			producers := []*Node{consumer, consumer, consumer}
