@@ -28,6 +28,7 @@ type outlet interface {
 // Sender is the producer's end of a stream. Sending is one goroutine's at a time. One of
 // Finalize, Detach, Fail and Close ends it.
 type Sender struct {
+	out  outlet // first: a slot lies before it
 	n    *Node
 	id   uint64        // by which the consumer stops or cancels it; 0: it is on this node
 	to   wire.WorkerID // who consumes; nobody else may stop it
@@ -41,14 +42,14 @@ type Sender struct {
 	done    chan struct{}
 	feeder  atomic.Pointer[Feeder]
 	early   atomic.Bool // there was room before there was a feeder
-
-	out outlet // last: a slot lies behind it
 }
 
-// remote is a sender to another node, and its slot.
+// remote is a sender to another node, and its slot. What each record touches of both is
+// one line of the processor's cache.
 type remote struct {
-	Sender
 	slot mux.Owner
+	Sender
+	_ [16]byte // so that its place in memory is a multiple of such lines
 }
 
 // carry gives the sender its outlet.

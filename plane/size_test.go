@@ -5,6 +5,7 @@ package plane
 import (
 	"runtime"
 	"testing"
+	"unsafe"
 )
 
 // TestAnchorsAtRest: anchors that wait hold little memory and no goroutine. The goals are
@@ -49,5 +50,16 @@ func TestAnchorsAtRest(t *testing.T) {
 			}
 			runtime.KeepAlive(list)
 		})
+	}
+}
+
+// TestSenderInOneLine: what each record touches of a sender to another node is one line of
+// the processor's cache. The allocator places 256 bytes at multiples of 256.
+func TestSenderInOneLine(t *testing.T) {
+	const line = 64
+	var r remote
+	end := unsafe.Offsetof(r.Sender) + unsafe.Sizeof(r.out)
+	if end != 2*line || unsafe.Sizeof(r) <= 240 || unsafe.Sizeof(r) > 256 {
+		t.Errorf("%d bytes, a slot of %d, the way to it ends at %d", unsafe.Sizeof(r), unsafe.Sizeof(r.slot), end)
 	}
 }

@@ -100,7 +100,7 @@ func (e *egress) keepSaid(list []closing) {
 // as sent. terminal: with its close, and never refused for credit or room. The lock is held.
 func (e *egress) room(o *Owner, n int, terminal bool) (*batch, error) {
 	if o.err != nil {
-		return nil, o.err
+		return nil, o.over()
 	}
 	need, count := wire.RecordHeaderLen+n, 1
 	if terminal {

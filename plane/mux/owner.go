@@ -56,26 +56,25 @@ func (h Hooks) OnRoom() {
 }
 
 // Owner is the producer's end of a slot. One goroutine at a time may send and Wait; the
-// other methods may be called by any. What each record touches comes first, within one
-// line of the processor's cache.
+// other methods may be called by any. What each record touches comes last, within one line
+// of the processor's cache, and has room there for what leads to the Owner.
 type Owner struct {
-	p  *Peer
-	id wire.SlotID
+	terms Terms
+	hooks Producer
 
 	// Guarded by p.out.mu.
+	room   Room  // of who was refused
+	err    error // why nothing can be sent; lost: why its terminal was
+	p      *Peer // not guarded, as id is not
+	id     wire.SlotID
 	seq    uint32
 	credit uint32
 	beatIn uint32 // ticks until the next look
-	err    error  // why nothing can be sent
 	beaten bool   // something was sent since the last look at it
 	spell  bool   // out of credit, and counted
 	queued bool   // among p.out.waiting
-	left   bool   // its terminal was written, or lost with lost
-	lost   error
-	room   Room // of who was refused
-
-	terms Terms
-	hooks Producer
+	left   bool   // its terminal was written,
+	lost   bool   // or lost
 }
 
 // Peer is where the stream goes.
@@ -186,16 +185,15 @@ func (o *Owner) Retired(ctx context.Context) error {
 	for {
 		e.mu.Lock()
 		switch {
-		case o.left:
-			defer e.mu.Unlock()
-			return o.lost
 		case o.err == nil:
 			defer e.mu.Unlock()
 			return ErrNotEnded
-		}
-		if !errors.Is(o.err, ErrEnded) {
+		case !errors.Is(o.err, ErrEnded):
 			defer e.mu.Unlock()
 			return o.err
+		case o.left:
+			defer e.mu.Unlock()
+			return nil
 		}
 		o.room.Refuse()
 		e.mu.Unlock()
@@ -209,7 +207,10 @@ func (o *Owner) Retired(ctx context.Context) error {
 // locked.
 func (b *batch) retire(cause error) {
 	for _, o := range b.ends {
-		o.left, o.lost = true, cause
+		o.left = true
+		if cause != nil && errors.Is(o.err, ErrEnded) {
+			o.lost, o.err = true, cause
+		}
 		o.tell()
 	}
 }
@@ -218,6 +219,14 @@ func (b *batch) retire(cause error) {
 func (o *Owner) Err() error {
 	o.p.out.mu.Lock()
 	defer o.p.out.mu.Unlock()
+	return o.over()
+}
+
+// over says why nothing can be sent any more. The egress is locked.
+func (o *Owner) over() error {
+	if o.lost {
+		return ErrEnded
+	}
 	return o.err
 }
 

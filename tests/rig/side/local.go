@@ -30,7 +30,7 @@ func newLocal(spec *carrier.Spec) (*local, error) {
 	n, err := plane.New(plane.Options{
 		Listen: []messenger.Listen{{Network: "tcp", Address: "127.0.0.1:0"}}, NoTCPStream: true, Metrics: prometheus.NewRegistry(),
 	})
-	return &local{spec: spec, node: n, kept: make([]*plane.Anchor, 0, spec.Streams)}, err
+	return &local{spec: spec, node: n}, err
 }
 
 func (l *local) address() any { return nil }
@@ -62,6 +62,7 @@ func (l *local) do(cmd string, a *Answer) error {
 
 // anchors makes anchors and keeps them.
 func (l *local) anchors(prebound bool) error {
+	l.kept = make([]*plane.Anchor, 0, l.spec.Streams) // not before: life cycles would have it scanned
 	for range l.spec.Streams {
 		a, err := l.node.NewAnchor(plane.AnchorOptions{})
 		if err != nil {
