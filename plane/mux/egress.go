@@ -191,10 +191,11 @@ func (e *egress) holds() bool {
 }
 
 // bursts says that what is held came at once: then more of it than that is hardly to come,
-// and it leaves. The lock is held.
+// and it leaves. It looks at the sixteenth record, or at the next where that is a close.
+// The lock is held.
 func (e *egress) bursts() bool {
-	most := e.m.opts.Flush.Gather
-	if most <= 0 || e.stage.count != fewRecords || !e.gather.burst(time.Since(e.m.begun), most) {
+	most, n := e.m.opts.Flush.Gather, e.stage.count
+	if most <= 0 || n < fewRecords || n > fewRecords+1 || !e.gather.burst(time.Since(e.m.begun), most) {
 		return false
 	}
 	e.linger.Stop()

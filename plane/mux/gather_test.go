@@ -68,7 +68,7 @@ func TestGather(t *testing.T) {
 
 // TestHeld is an egress that holds records back, and what ends that.
 func TestHeld(t *testing.T) {
-	big := make([]byte, 200)
+	big := make([]byte, 500)
 	for _, c := range []struct {
 		name string
 		do   func(m *Mux, o, other *Owner)
@@ -77,7 +77,14 @@ func TestHeld(t *testing.T) {
 		{"nothing", func(*Mux, *Owner, *Owner) {}, 0},
 		{"another record", func(_ *Mux, o, _ *Owner) { must(t, o.Item(nil)) }, 0},
 		{"its timer", func(m *Mux, _, _ *Owner) { m.peers[producer].lingered() }, 1},
-		{"a terminal", func(_ *Mux, _, other *Owner) { must(t, other.Finish(wire.FrameDropped)) }, 3},
+		{"its terminal", func(_ *Mux, o, _ *Owner) { must(t, o.Finish(wire.FrameDropped)) }, 0},
+		{"a terminal that is a first record", func(_ *Mux, _, other *Owner) { must(t, other.Finish(wire.FrameDropped)) }, 3},
+		{"many at once, the last with its close", func(_ *Mux, o, _ *Owner) {
+			for range fewRecords - 2 {
+				must(t, o.Item(nil))
+			}
+			must(t, o.Finish(wire.FrameDropped))
+		}, fewRecords + 1},
 		{"a full batch", func(_ *Mux, o, _ *Owner) { must(t, o.Item(big)); must(t, o.Item(big)) }, 2},
 		{"a sender without credit", func(_ *Mux, _, other *Owner) {
 			other.credit = 0
@@ -85,8 +92,8 @@ func TestHeld(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, l := solo(t, Options{MaxBatch: 400, Flush: Flush{Gather: time.Hour}})
-			o := produces(t, m, l, 1, Terms{Credit: 9}, Hooks{})[0]
+			m, l := solo(t, Options{MaxBatch: 1000, Flush: Flush{Gather: time.Hour}})
+			o := produces(t, m, l, 1, Terms{Credit: 99}, Hooks{})[0]
 			other := produces(t, m, l, 1, Terms{Credit: 1}, Hooks{})[0]
 			e := &m.peers[producer].out
 			e.gather.dense, e.gather.holds = true, mostHeld

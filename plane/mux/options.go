@@ -56,7 +56,7 @@ type Options struct {
 }
 
 // Flush says when staged records are written. Opens, closes, credit and terminals go at
-// once, and take along what is staged.
+// once, and take along what is staged; but a terminal gathers as records do.
 type Flush struct {
 	// Linger is how long the first staged record waits for company. 0: it is written as
 	// soon as the connection can write, but for Gather.
