@@ -68,27 +68,25 @@ func (b *batches) told(err error) {
 	b.down <- err
 }
 
-// counted has a node count the numbered messages, which must come in order.
-func counted(t *testing.T, m *Messenger) *atomic.Int64 {
+// counted has a node count the numbered messages, which must come in order. reached is told
+// of the one with the number last.
+func counted(t *testing.T, m *Messenger, last int64) (count *atomic.Int64, reached chan struct{}) {
 	var n atomic.Int64
+	reached = make(chan struct{}, 1)
 	m.HandleNow(wire.BatchHandler, func(_ wire.WorkerID, payload []byte) {
 		if got := binary.BigEndian.Uint32(payload); int64(got) != n.Load() {
 			t.Errorf("message %d after %d", got, n.Load())
 		}
-		n.Add(1)
+		if n.Add(1) == last {
+			reached <- struct{}{}
+		}
 	})
-	return &n
+	return &n, reached
 }
 
 func TestLink(t *testing.T) {
 	a, b := pair(t, "tcp", Options{}, Options{})
-	got := counted(t, b)
-	reached := make(chan struct{}, 1)
-	b.Flushed(func() {
-		if got.Load() == 1000 {
-			reached <- struct{}{}
-		}
-	})
+	_, reached := counted(t, b, 1000)
 	s := newBatches(t, a)
 	l := a.Link(b.Worker(), s, s.told)
 	for range 1000 {
@@ -125,7 +123,7 @@ func TestLink(t *testing.T) {
 // TestLinkJoins: a connection that a message has made serves the link.
 func TestLinkJoins(t *testing.T) {
 	a, b := pair(t, "unix", Options{}, Options{})
-	got := counted(t, b)
+	got, _ := counted(t, b, 10)
 	b.Handle("_count", func(context.Context, Message) ([]byte, error) {
 		return binary.BigEndian.AppendUint64(nil, uint64(got.Load())), nil
 	})
@@ -151,13 +149,7 @@ func TestLinkJoins(t *testing.T) {
 
 func TestLinkDiscovers(t *testing.T) {
 	b := newNode(t, "tcp", Options{})
-	got := counted(t, b)
-	reached := make(chan struct{})
-	b.Flushed(func() {
-		if got.Load() == 1 {
-			close(reached)
-		}
-	})
+	_, reached := counted(t, b, 1)
 	a := newNode(t, "tcp", Options{Discovery: discovery.NewStatic(b.PeerInfo())})
 	s := newBatches(t, a)
 	s.add(1)

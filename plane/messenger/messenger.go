@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +32,6 @@ type Messenger struct {
 	pulled    budget
 
 	handlers atomic.Pointer[map[string]*handler]
-	flushed  atomic.Pointer[[]func()]
 	departed atomic.Pointer[func(wire.WorkerID)]
 	setting  sync.Mutex // held while the two above, or ended, are changed
 
@@ -51,7 +49,6 @@ func New(o Options) (*Messenger, error) {
 	m := &Messenger{o: o, log: o.Log, m: o.Metrics, worker: o.Instance.Worker()}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.handlers.Store(&map[string]*handler{})
-	m.flushed.Store(&[]func(){})
 	m.calls.self, m.calls.m = m.worker, m.m
 	m.handling = pool{
 		run: m.serve, max: o.Handlers, each: max(o.Handlers/4, 1),
@@ -173,22 +170,6 @@ func (m *Messenger) handle(name string, h *handler) {
 // Departed has f called when a connection that a peer made to us has ended, on the
 // goroutine that read it; there is one such f.
 func (m *Messenger) Departed(f func(wire.WorkerID)) { m.departed.Store(&f) }
-
-// Flushed has f called after the HandleNow calls of what one read brought: wake-ups may be
-// saved up for it. It runs on the goroutine of those calls, so for several connections at
-// the same time.
-func (m *Messenger) Flushed(f func()) {
-	m.setting.Lock()
-	defer m.setting.Unlock()
-	list := append(slices.Clone(*m.flushed.Load()), f)
-	m.flushed.Store(&list)
-}
-
-func (m *Messenger) flush() {
-	for _, f := range *m.flushed.Load() {
-		f()
-	}
-}
 
 // Drain refuses messages from now on, except those that streams and payloads under way
 // need, and waits until no handler runs and every answer is written. The peers' calls

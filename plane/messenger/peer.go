@@ -39,7 +39,6 @@ type line struct {
 	// Of its reading goroutine.
 	from    wire.WorkerID // who speaks; 0: nobody yet
 	claimed bool          // from is held in the claims
-	now     bool          // a HandleNow call waits for its flush
 
 	handling, pulling lane
 }

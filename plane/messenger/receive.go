@@ -41,13 +41,6 @@ func (h *hooks) Frame(c *transport.Conn, t wire.FrameType, header, payload []byt
 	}
 }
 
-func (h *hooks) Flush(c *transport.Conn) {
-	if l := c.Owner.(*line); l.now {
-		l.now = false
-		(*Messenger)(h).flush()
-	}
-}
-
 func (h *hooks) Closed(c *transport.Conn, err error) {
 	m := (*Messenger)(h)
 	l, ok := c.Owner.(*line)
@@ -93,7 +86,6 @@ func (m *Messenger) message(c *transport.Conn, l *line, header, payload []byte) 
 	}
 	if hd != nil && hd.now != nil && h.Headers == nil && h.Kind == wire.FireAndForget {
 		hd.now(from, payload)
-		l.now = true
 		return nil
 	}
 	j := &job{conn: c, line: l, from: from, kind: h.Kind, id: h.ID, handler: hd, headers: bytes.Clone(h.Headers)}

@@ -43,7 +43,6 @@ func (m *Messenger) serve(j *job) {
 		err = words(fmt.Sprintf("Handler '%s' not found", j.name))
 	case h.now != nil:
 		h.now(j.from, j.body)
-		m.flush()
 	case h.m != nil:
 		h.m.inFlight.Inc()
 		began := time.Now()

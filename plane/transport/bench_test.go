@@ -12,10 +12,9 @@ import (
 )
 
 // counter is a Handler that counts frames.
-type counter struct{ frames, flushes atomic.Uint64 }
+type counter struct{ frames atomic.Uint64 }
 
 func (c *counter) Frame(*Conn, wire.FrameType, []byte, []byte) { c.frames.Add(1) }
-func (c *counter) Flush(*Conn)                                 { c.flushes.Add(1) }
 func (c *counter) Closed(*Conn, error)                         {}
 
 // TestReaderAllocates holds the reader to no allocation for any number of frames.

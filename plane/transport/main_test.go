@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,8 +41,6 @@ type taken struct {
 type recorder struct {
 	frames chan taken
 	closed chan error
-	mu     sync.Mutex
-	flush  int
 }
 
 func newRecorder() *recorder {
@@ -54,12 +51,6 @@ func (r *recorder) Frame(c *Conn, t wire.FrameType, header, payload []byte) {
 	word := binary.BigEndian.Uint32(header)
 	good := bytes.Count(payload, []byte{byte(word)}) == len(payload)
 	r.frames <- taken{c: c, t: t, word: word, size: len(payload), good: good}
-}
-
-func (r *recorder) Flush(*Conn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.flush++
 }
 
 func (r *recorder) Closed(_ *Conn, err error) { r.closed <- err }

@@ -16,8 +16,6 @@ type Handler interface {
 	// Frame takes one frame. header and payload are views, valid until it returns. It must
 	// not block.
 	Frame(c *Conn, t wire.FrameType, header, payload []byte)
-	// Flush follows the last Frame of what one read brought: wake-ups may be saved up for it.
-	Flush(c *Conn)
 	// Closed is told once, after the last Frame and after the last call of the connection's
 	// Source.
 	Closed(c *Conn, err error)

@@ -64,7 +64,6 @@ func (c *Conn) deliver(h Handler, r *reader) error {
 			c.from.spoke(c)
 		}
 		seen.count(&c.t.m.frames[inbound], &c.t.m.bytes[inbound])
-		h.Flush(c)
 	}
 	if partial := r.start != r.end; partial != c.partial.Load() {
 		c.partial.Store(partial)
