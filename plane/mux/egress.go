@@ -275,11 +275,11 @@ func (e *egress) take(waits bool, control func(*batch)) *batch {
 
 func (f *Flush) waits() bool { return f.Manual || f.Linger > 0 }
 
-// roomAgain tells as many of those who wait as have room for someRecords each: all of
-// them would find the room gone. The sweep tells the rest, if those do not send.
+// roomAgain tells as many of those who wait as have room for a window of records each: all
+// of them would find the room gone. The sweep tells the rest, if those do not send.
 // The lock is held.
 func (e *egress) roomAgain() {
-	const someRecords = 8
+	const someRecords = DefaultWindow
 	if room := e.m.opts.QueueBytes - e.queued; room > 0 && e.first < len(e.waiting) {
 		e.tellWaiting(1 + room/max(e.record, 1)/someRecords)
 	}
