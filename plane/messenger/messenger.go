@@ -33,7 +33,7 @@ type Messenger struct {
 
 	handlers atomic.Pointer[map[string]*handler]
 	departed atomic.Pointer[func(wire.WorkerID)]
-	setting  sync.Mutex // held while the two above, or ended, are changed
+	setting  sync.Mutex // held while handlers or ended are changed
 
 	draining atomic.Bool
 	ctx      context.Context // ends with Close

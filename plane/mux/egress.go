@@ -279,9 +279,8 @@ func (f *Flush) waits() bool { return f.Manual || f.Linger > 0 }
 // of them would find the room gone. The sweep tells the rest, if those do not send.
 // The lock is held.
 func (e *egress) roomAgain() {
-	const someRecords = DefaultWindow
 	if room := e.m.opts.QueueBytes - e.queued; room > 0 && e.first < len(e.waiting) {
-		e.tellWaiting(1 + room/max(e.record, 1)/someRecords)
+		e.tellWaiting(1 + room/max(e.record, 1)/DefaultWindow)
 	}
 }
 

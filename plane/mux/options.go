@@ -55,8 +55,8 @@ type Options struct {
 	Metrics *Metrics // nil: counted nowhere
 }
 
-// Flush says when staged records are written. Opens, closes, credit and terminals go at
-// once, and take along what is staged; but a terminal gathers as records do.
+// Flush says when staged records are written. Opens, closes and credit go at once, and take
+// along what is staged; terminals too, but for Gather.
 type Flush struct {
 	// Linger is how long the first staged record waits for company. 0: it is written as
 	// soon as the connection can write, but for Gather.

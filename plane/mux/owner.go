@@ -170,7 +170,7 @@ func (o *Owner) finish(terminal []byte, as error) error {
 	s.ends = append(s.ends, o)
 	e.release(o, as)
 	e.counts.close++
-	kick := e.wantsKick(o.first() || e.m.opts.Flush.Gather <= 0)
+	kick := e.wantsKick(o.seq == 1 || e.m.opts.Flush.Gather <= 0) // else it gathers as records do
 	e.mu.Unlock()
 	if kick {
 		o.p.kick(o.p.m.opts.Metrics.wakesFrame)
