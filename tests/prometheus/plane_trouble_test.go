@@ -18,6 +18,7 @@ import (
 
 	"github.com/velo-agent/velo-agent/plane"
 	"github.com/velo-agent/velo-agent/plane/messenger"
+	"github.com/velo-agent/velo-agent/plane/mux"
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
@@ -76,7 +77,7 @@ func (p *planes) lostPeer(ctx context.Context) error {
 
 // clogged lets the worker talk to a node over a way that passes nothing on any more, and
 // then ends: what the worker streams to it stays staged, its messages wait, and the credit
-// that it gave for a stream from there is on its way when the connection is lost.
+// that it gave for streams from there is on its way when the connection is lost.
 func (p *planes) clogged(ctx context.Context) error {
 	n, err := started(plane.Options{})
 	if err != nil {
@@ -105,34 +106,17 @@ func (p *planes) clogged(ctx context.Context) error {
 	defer end()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	back, err := p.worker.NewAnchor(plane.AnchorOptions{})
-	if err != nil {
-		return err
-	}
-	ticket, err := back.Ticket(0)
-	if err != nil {
-		return errors.Join(err, back.Close())
-	}
-	from, err := n.Open(back.Handle(), ticket)
-	if err != nil {
-		return errors.Join(err, back.Close())
-	}
-	wg.Go(func() { _ = read(ctx, back, 0) })
-	wg.Go(func() {
-		for from.Send(ctx, []byte("token")) == nil {
-			pause(ctx, 4*time.Millisecond)
-		}
-		from.Close()
-	})
 	pause(ctx, 200*time.Millisecond)
 	way.stall()
-	// Before the credit of the stream from there is used up, at a pace at which what is
-	// returned leaves along with them.
+	// What fills the way has credit with it.
 	for range 12 {
-		if err := p.worker.Messages().Fire(ctx, n.Worker(), "nobody", make([]byte, 1<<20)); err != nil {
+		if err := p.credited(ctx, &wg, n); err != nil {
 			return err
 		}
 		pause(ctx, 4*time.Millisecond)
+		if err := p.worker.Messages().Fire(ctx, n.Worker(), "nobody", make([]byte, 1<<20)); err != nil {
+			return err
+		}
 	}
 	wg.Go(func() {
 		for p.worker.Messages().Fire(ctx, n.Worker(), "nobody", nil) == nil {
@@ -143,6 +127,31 @@ func (p *planes) clogged(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// credited streams a window of records from n to the worker, which then owes their credit.
+func (p *planes) credited(ctx context.Context, wg *sync.WaitGroup, n *plane.Node) error {
+	a, err := p.worker.NewAnchor(plane.AnchorOptions{})
+	if err != nil {
+		return err
+	}
+	ticket, err := a.Ticket(0)
+	if err != nil {
+		return errors.Join(err, a.Close())
+	}
+	s, err := n.Open(a.Handle(), ticket)
+	if err != nil {
+		return errors.Join(err, a.Close())
+	}
+	wg.Go(func() { _ = read(ctx, a, 0) })
+	for range mux.DefaultWindow {
+		err = errors.Join(err, s.Send(ctx, []byte("token")))
+	}
+	wg.Go(func() {
+		<-ctx.Done()
+		s.Close()
+	})
+	return err
 }
 
 // way passes on what comes for a node, until it is stalled.
