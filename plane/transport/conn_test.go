@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
@@ -287,5 +288,34 @@ func TestMetrics(t *testing.T) {
 	}
 	if got := value(t, m.queueWait.WithLabelValues("tcp").(prometheus.Metric)); got != 2 {
 		t.Errorf("%v waits in the queue, want one for each that the writer took", got)
+	}
+}
+
+// TestLateFrame: a frame that is queued while a round gathers has not waited; a negative
+// wait takes the sum back, which reads as a reset.
+func TestLateFrame(t *testing.T) {
+	m, err := NewMetrics(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRecorder()
+	server, client := newTransport(t, "tcp", r, Options{}), newTransport(t, "tcp", newRecorder(), Options{Metrics: m})
+	c := dial(t, client, listen(t, server))
+	later := client.now() + int64(time.Minute)
+	c.kickedAt.Store(later)
+	var l list
+	l.add(frame(wire.Ack, 2, 0))
+	c.SetSource(&l)
+	c.queue <- queued{frame: frame(wire.Message, 1, 96), since: later}
+	c.Kick()
+	r.next(t)
+	r.next(t)
+	client.Close()
+	var d dto.Metric
+	if err := m.queueWait.WithLabelValues("tcp").(prometheus.Metric).Write(&d); err != nil {
+		t.Fatal(err)
+	}
+	if h := d.GetHistogram(); h.GetSampleCount() != 2 || h.GetSampleSum() < 0 || h.GetSampleSum() > time.Second.Seconds() {
+		t.Errorf("%d waits of %v s in all, want two of nothing", h.GetSampleCount(), h.GetSampleSum())
 	}
 }

@@ -46,7 +46,7 @@ func (c *Conn) round() bool {
 			synced = append(synced, q.synced)
 			continue
 		}
-		c.t.m.queueWait.Observe(seconds(began - q.since))
+		c.waited(began, q.since)
 		sent.addAll(q.frame)
 		c.out = append(c.out, q.frame)
 		size += len(q.frame)
@@ -83,9 +83,14 @@ func (c *Conn) take(now int64, sent *tally) (source Source, frame []byte) {
 	if kicked == 0 {
 		kicked = now
 	}
-	c.t.m.queueWait.Observe(max(seconds(now-kicked), 0))
+	c.waited(now, kicked)
 	return source, frame
 }
+
+// waited counts a wait that a round ended which began at now. What came while the round was
+// gathering, after its clock was read, did not wait: a negative wait would take the sum of
+// the histogram back.
+func (c *Conn) waited(now, since int64) { c.t.m.queueWait.Observe(seconds(max(now-since, 0))) }
 
 func (c *Conn) writeOut(began int64, sent *tally) bool {
 	c.writing.Store(began)
