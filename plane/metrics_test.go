@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"errors"
 	"maps"
 	"net/netip"
 	"strings"
@@ -44,6 +45,44 @@ func TestFailedStart(t *testing.T) {
 	}
 	o.Listen = nil
 	node(t, o)
+}
+
+// nearlyFull takes so many families more.
+type nearlyFull struct {
+	*prometheus.Registry
+	left int
+}
+
+var errFull = errors.New("full")
+
+func (r *nearlyFull) Register(c prometheus.Collector) error {
+	if r.left--; r.left < 0 {
+		return errFull
+	}
+	return r.Registry.Register(c)
+}
+
+// TestPartlyRegistered: wherever among the families of its parts registering fails, a node
+// leaves none behind.
+func TestPartlyRegistered(t *testing.T) {
+	for left := 0; ; left++ {
+		r := prometheus.NewRegistry()
+		n, err := New(Options{Metrics: &nearlyFull{r, left}})
+		if err == nil {
+			n.Close()
+			if left < 40 {
+				t.Errorf("a node has %d families, want all of its parts'", left)
+			}
+			return
+		}
+		if !errors.Is(err, errFull) {
+			t.Fatalf("a registry with room for %d: %v", left, err)
+		}
+		if families, err := r.Gather(); err != nil || len(families) != 0 {
+			t.Errorf("a registry with room for %d has %d families left (%v)", left, len(families), err)
+		}
+		node(t, Options{Metrics: r})
+	}
 }
 
 // TestLocalOpens counts the streams of one node.

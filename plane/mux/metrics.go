@@ -90,11 +90,8 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	for i, c := range all {
+	for _, c := range all {
 		if err := r.Register(c); err != nil {
-			for _, c := range all[:i] {
-				r.Unregister(c)
-			}
 			return nil, fmt.Errorf("registering the metrics of the mux: %w: give each node its own registry, or prometheus.WrapRegistererWith a label of its own", err)
 		}
 	}
