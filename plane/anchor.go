@@ -144,7 +144,10 @@ func (a *Anchor) next(ctx context.Context, e *Event) error {
 			return r.over(err)
 		}
 	}
-	a.event(e, &r.frames)
+	if tag, last := a.event(e, &r.frames); last {
+		a.inbox.Unwatch() // here, as it goes deep, and so does what follows
+		a.ends(e, tag)
+	}
 	if a.unread.records >= readsUntold {
 		a.tellDrained(&r.frames)
 	}
@@ -158,8 +161,8 @@ func (a *Anchor) Waiting() bool { return a.reader != nil && a.reader.frames.N > 
 // more wait to be read.
 const readsUntold = 8
 
-// event decodes the next frame of f and keeps account of it.
-func (a *Anchor) event(e *Event, f *mux.Frames) {
+// event decodes the next frame of f and keeps account of it. last: ends is to be called.
+func (a *Anchor) event(e *Event, f *mux.Frames) (tag uint32, last bool) {
 	frame, tag, _ := f.Next()
 	e.read(frame)
 	if a.mpsc() {
@@ -167,8 +170,7 @@ func (a *Anchor) event(e *Event, f *mux.Frames) {
 	}
 	if e.Ends() && !(a.mpsc() && e.Err != nil) { // of many senders one may err, and go on
 		a.tellDrained(f)
-		a.ends(e, tag)
-		return
+		return tag, true
 	}
 	if a.unread.tag != tag {
 		a.tellDrained(f)
@@ -176,6 +178,7 @@ func (a *Anchor) event(e *Event, f *mux.Frames) {
 	}
 	a.unread.records++
 	a.unread.bytes += uint32(len(frame))
+	return tag, false
 }
 
 // tellDrained lets the credit of what was read from f return.
@@ -289,10 +292,7 @@ func (a *Anchor) leave(why error) anchorState {
 	a.n.anchors.remove(a.id)
 	a.n.deadlines.clear(a)
 	if why != nil && o != nil {
-		a.n.endSource(&o.source, why)
-		for _, s := range o.senders {
-			a.n.endSource(s, why)
-		}
+		o.end(a.n, why)
 	}
 	a.inbox.Close()
 	return was

@@ -127,6 +127,17 @@ func (n *Node) stopSource(s *source) {
 	}
 }
 
+// end ends what all senders send to us. Kept out of line, as it would make the frame of
+// who calls it large.
+//
+//go:noinline
+func (o *origin) end(n *Node, why error) {
+	n.endSource(&o.source, why)
+	for _, s := range o.senders {
+		n.endSource(s, why)
+	}
+}
+
 // endSource ends what a sender sends to us, with ErrCancelled, or ErrClosed where the node
 // ends its connections anyhow.
 func (n *Node) endSource(s *source, why error) {

@@ -42,7 +42,9 @@ func (h handler) Look(b *mux.Inbox, f *mux.Frames) {
 	a := b.Owner.(*Anchor)
 	for b.Take(f); f.N > 0; {
 		var e Event
-		a.event(&e, f)
+		if tag, last := a.event(&e, f); last {
+			a.ends(&e, tag)
+		}
 		h(a, e)
 	}
 	a.tellDrained(f)

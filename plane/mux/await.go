@@ -126,6 +126,15 @@ func tellAll(list []caller, inboxes []*Inbox) []*Inbox {
 	return inboxes
 }
 
+// Unwatch forgets the context that the consumer waited with: its stream has ended.
+func (b *Inbox) Unwatch() {
+	b.mu.Lock()
+	if b.waits != nil {
+		b.waits.forget()
+	}
+	b.mu.Unlock()
+}
+
 // forget has the waiter know no context.
 func (w *waiter) forget() {
 	if w.stop != nil {
