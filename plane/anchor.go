@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/velo-agent/velo-agent/plane/mux"
 	"github.com/velo-agent/velo-agent/plane/wire"
@@ -15,27 +16,35 @@ import (
 
 // Anchor is the consumer's end of a stream. Reading is one goroutine's at a time; Close
 // and Stop may be called by any.
+//
+// It is three lines of the processor's cache: with each record a poller touches the first,
+// Recv the first two.
 type Anchor struct {
-	n     *Node
-	id    uint64
-	opts  *AnchorOptions // but for Value; most anchors of a node share them
-	value any            // beside the inbox: it is read with each record
-	inbox mux.Inbox
-	links links
-
+	value  any
+	inbox  mux.Inbox
 	reader *reader // nil: nobody has called Recv
-	unread drained // of who reads
 
-	mu      sync.Mutex // of what follows
+	n    *Node
+	id   uint64
+	opts *AnchorOptions // but for Value; most anchors of a node share them
+
+	// Its place in a list of the wheel. Guarded by the lock of that.
+	before, after *Anchor
+	due           atomic.Uint32 // the second since the wheel began; 0: it is in none. Written under the lock alone
+
+	// Guarded by mu.
 	state   anchorState
 	stopped bool
 	origin  *origin // nil: nobody has a ticket or was attached
+	mu      sync.Mutex
 }
 
-// reader is of the goroutine that calls Recv; a poller needs none.
+// reader is of the goroutine that calls Recv; a poller needs none. With each record it
+// touches the first of two lines of the processor's cache.
 type reader struct {
 	frames mux.Frames
-	ended  error // what Recv returns for good
+	ended  error    // what Recv returns for good
+	_      [48]byte // the allocator places 128 bytes at multiples of that
 }
 
 type anchorState uint8
@@ -47,9 +56,6 @@ const (
 	late // nobody came in time; the consumer has not read that yet
 	gone
 )
-
-// drained is what was read and not told yet: of few frames, so 4 bytes hold it.
-type drained struct{ tag, records, bytes uint32 }
 
 // NewAnchor makes an anchor. Close it unless its stream was read to the end. ErrDraining:
 // the node begins no stream any more.
@@ -136,10 +142,7 @@ func (a *Anchor) next(ctx context.Context, e *Event) error {
 		a.reader = r
 	}
 	for r.frames.N == 0 {
-		a.tellDrained(&r.frames)
-		if r.ended != nil {
-			return r.ended
-		}
+		a.inbox.Tell(&r.frames)
 		if err := a.inbox.Await(ctx, &r.frames); err != nil {
 			return r.over(err)
 		}
@@ -148,8 +151,8 @@ func (a *Anchor) next(ctx context.Context, e *Event) error {
 		a.inbox.Unwatch() // here, as it goes deep, and so does what follows
 		a.ends(e, tag)
 	}
-	if a.unread.records >= readsUntold {
-		a.tellDrained(&r.frames)
+	if r.frames.Used >= usedUntold {
+		a.inbox.Tell(&r.frames)
 	}
 	return nil
 }
@@ -157,11 +160,11 @@ func (a *Anchor) next(ctx context.Context, e *Event) error {
 // Waiting reports whether Recv would return at once.
 func (a *Anchor) Waiting() bool { return a.reader != nil && a.reader.frames.N > 0 || !a.inbox.Empty() }
 
-// readsUntold is how many records are read before the sender gets credit for them, where
-// more wait to be read.
-const readsUntold = 8
+// usedUntold is how many records are read before the sender is told of them, where more
+// wait to be read.
+const usedUntold = 8
 
-// event decodes the next frame of f and keeps account of it. last: ends is to be called.
+// event decodes the next frame of f and notes that it was used. last: ends is to be called.
 func (a *Anchor) event(e *Event, f *mux.Frames) (tag uint32, last bool) {
 	frame, tag, _ := f.Next()
 	e.read(frame)
@@ -169,24 +172,11 @@ func (a *Anchor) event(e *Event, f *mux.Frames) (tag uint32, last bool) {
 		e.Sender, _ = a.inbox.Source(tag).(uint64)
 	}
 	if e.Ends() && !(a.mpsc() && e.Err != nil) { // of many senders one may err, and go on
-		a.tellDrained(f)
+		a.inbox.Tell(f)
 		return tag, true
 	}
-	if a.unread.tag != tag {
-		a.tellDrained(f)
-		a.unread.tag = tag
-	}
-	a.unread.records++
-	a.unread.bytes += uint32(len(frame))
+	a.inbox.Use(f, tag, len(frame))
 	return tag, false
-}
-
-// tellDrained lets the credit of what was read from f return.
-func (a *Anchor) tellDrained(f *mux.Frames) {
-	if d := &a.unread; d.records > 0 {
-		a.inbox.Drained(f, d.tag, int(d.records), int(d.bytes))
-		*d = drained{}
-	}
 }
 
 // ends takes a sender's last event.
@@ -250,13 +240,16 @@ func (a *Anchor) tooLate() {
 	_ = a.n.mux.NewLocal(&a.inbox, nil, mux.Hooks{}).Finish(wire.FrameDropped) // closed meanwhile: nobody is to know
 }
 
-// over says why nothing more comes, where that is why the inbox gives nothing.
+// over says why nothing more comes, where that is why the inbox gives nothing: a stream
+// that has ended was closed.
 func (r *reader) over(err error) error {
-	if errors.Is(err, mux.ErrClosed) {
-		r.ended = ErrClosed
-		return r.ended
+	if !errors.Is(err, mux.ErrClosed) {
+		return err
 	}
-	return err
+	if r.ended == nil {
+		r.ended = ErrClosed
+	}
+	return r.ended
 }
 
 // Stop asks the present sender, or the next one, to finish; of many each, and those that

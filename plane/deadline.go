@@ -30,13 +30,6 @@ type wheelPart struct {
 	_     [56]byte
 }
 
-// links put an anchor into a list. Guarded by the part's lock.
-type links struct {
-	next, prev *Anchor
-	second     uint32      // of the deadline, since the wheel began
-	waits      atomic.Bool // written under the lock alone
-}
-
 // lookEvery is how often deadlines are looked at.
 const lookEvery = time.Second
 
@@ -53,12 +46,11 @@ func (w *wheel) set(a *Anchor, d time.Duration) {
 	defer p.mu.Unlock()
 	p.unlink(a)
 	// The clock is up to a look old, so one more.
-	a.links.second = w.now.Load() + uint32(min((d-1)/lookEvery, farthest)) + 2
-	p.link(a)
+	p.link(a, w.now.Load()+uint32(min((d-1)/lookEvery, farthest))+2)
 }
 
 func (w *wheel) clear(a *Anchor) {
-	if !a.links.waits.Load() {
+	if a.due.Load() == 0 {
 		return // most are cleared twice
 	}
 	p := w.of(a)
@@ -67,32 +59,30 @@ func (w *wheel) clear(a *Anchor) {
 	p.mu.Unlock()
 }
 
-func (p *wheelPart) link(a *Anchor) {
-	l := &a.links
-	head := &p.lists[l.second%wheelSeconds]
-	l.next, l.prev = *head, nil
-	l.waits.Store(true)
-	if *head != nil {
-		(*head).links.prev = a
+func (p *wheelPart) link(a *Anchor, due uint32) {
+	head := &p.lists[due%wheelSeconds]
+	if a.before, a.after = nil, *head; *head != nil {
+		(*head).before = a
 	}
 	*head = a
+	a.due.Store(due)
 }
 
 func (p *wheelPart) unlink(a *Anchor) {
-	l := &a.links
-	if !l.waits.Load() {
+	due := a.due.Load()
+	if due == 0 {
 		return
 	}
-	if l.prev != nil {
-		l.prev.links.next = l.next
+	if a.before != nil {
+		a.before.after = a.after
 	} else {
-		p.lists[l.second%wheelSeconds] = l.next
+		p.lists[due%wheelSeconds] = a.after
 	}
-	if l.next != nil {
-		l.next.links.prev = l.prev
+	if a.after != nil {
+		a.after.before = a.before
 	}
-	l.next, l.prev = nil, nil
-	l.waits.Store(false)
+	a.before, a.after = nil, nil
+	a.due.Store(0)
 }
 
 // run hands anchors whose deadline has passed to expired, until ctx ends.
@@ -114,8 +104,8 @@ func (w *wheel) run(ctx context.Context, expired func(*Anchor)) {
 				p := &w.part[i]
 				p.mu.Lock()
 				for a := p.lists[looked%wheelSeconds]; a != nil; {
-					next := a.links.next
-					if a.links.second <= looked {
+					next := a.after
+					if a.due.Load() <= looked {
 						p.unlink(a)
 						due = append(due, a)
 					}

@@ -47,5 +47,5 @@ func (h handler) Look(b *mux.Inbox, f *mux.Frames) {
 		}
 		h(a, e)
 	}
-	a.tellDrained(f)
+	b.Tell(f)
 }

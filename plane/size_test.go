@@ -53,13 +53,27 @@ func TestAnchorsAtRest(t *testing.T) {
 	}
 }
 
-// TestSenderInOneLine: what each record touches of a sender to another node is one line of
-// the processor's cache. The allocator places 256 bytes at multiples of 256.
+// line is one of the processor's cache.
+const line = 64
+
+// TestSenderInOneLine: what each record touches of a sender to another node is one line.
+// The allocator places 256 bytes at multiples of 256.
 func TestSenderInOneLine(t *testing.T) {
-	const line = 64
 	var r remote
 	end := unsafe.Offsetof(r.Sender) + unsafe.Sizeof(r.out)
 	if end != 2*line || unsafe.Sizeof(r) <= 240 || unsafe.Sizeof(r) > 256 {
 		t.Errorf("%d bytes, a slot of %d, the way to it ends at %d", unsafe.Sizeof(r), unsafe.Sizeof(r.slot), end)
+	}
+}
+
+// TestAnchorInLines: an anchor is three lines, of which who reads it touches two. The
+// allocator places 192 bytes at multiples of 64.
+func TestAnchorInLines(t *testing.T) {
+	var a Anchor
+	if end := unsafe.Offsetof(a.reader) + unsafe.Sizeof(a.reader); end != 2*line || unsafe.Sizeof(a) != 3*line {
+		t.Errorf("%d bytes, of which the reader's end at %d", unsafe.Sizeof(a), end)
+	}
+	if size := unsafe.Sizeof(reader{}); size != 2*line {
+		t.Errorf("a reader is %d bytes", size)
 	}
 }

@@ -28,13 +28,13 @@ func TestDrain(t *testing.T) {
 	}
 	var f Frames
 	box.Take(&f)
-	box.Drained(&Frames{}, 0, 1, 1)
-	box.Drained(&Frames{}, 0, 1, 1)
+	drained(box, &Frames{}, 0, 1, 1)
+	drained(box, &Frames{}, 0, 1, 1)
 	if s := l.all(t); s != "credit:0.0:2" {
 		t.Errorf("two reads return %q", s)
 	}
-	box.Drained(&Frames{}, 0, 1, 1)
-	box.Drained(&Frames{}, 0, 7, 7) // more than came
+	drained(box, &Frames{}, 0, 1, 1)
+	drained(box, &Frames{}, 0, 7, 7) // more than came
 	if s := l.all(t); s != "credit:0.0:1" {
 		t.Errorf("reads of more than came return %q", s)
 	}
@@ -61,11 +61,11 @@ func TestWithheld(t *testing.T) {
 	m.Batch(producer, batched(1, 0, opens(a, 1), item(a, 1, big), item(a, 2, big), item(a, 3, big)))
 	var f Frames
 	box.Take(&f)
-	box.Drained(&Frames{}, 0, 1, 609)
+	drained(box, &Frames{}, 0, 1, 609)
 	if s := l.all(t); s != "" {
 		t.Errorf("above the budget %q returns", s)
 	}
-	box.Drained(&Frames{}, 0, 1, 609)
+	drained(box, &Frames{}, 0, 1, 609)
 	if s := l.all(t); s != "credit:0.0:2" {
 		t.Errorf("below it %q returns", s)
 	}

@@ -21,7 +21,8 @@ type drainer interface {
 // with the tag of the slot or local sender that it came through. It is bounded by the
 // credit of those.
 //
-// The reader of a connection puts frames in; one goroutine at a time takes them.
+// The reader of a connection puts frames in; one goroutine at a time takes them. What a
+// poller touches with each frame comes first, what another consumer does follows.
 type Inbox struct {
 	Owner  any                    // what the consumer is; set before the inbox is bound
 	poller atomic.Pointer[Poller] // that serves it (Serve); written once
@@ -29,10 +30,10 @@ type Inbox struct {
 	busy   atomic.Bool            // a server is stuck with it; unset under mu
 
 	mu     sync.Mutex
-	direct bool // frames go to the poller at once; set before it
-	woken  bool // the poller was told, and has not taken since
-	parked bool // a goroutine waits, and was not told
 	n      uint32
+	direct bool    // frames go to the poller at once; set before it
+	woken  bool    // the poller was told, and has not taken since
+	parked bool    // a goroutine waits, and was not told
 	buf    []byte  // frameHead and a frame, again and again
 	first  drainer // the source with tag 0; most have no other
 	others *others
@@ -121,12 +122,16 @@ func (b *Inbox) pushed() (told caller) {
 	return b.unparked()
 }
 
-// Frames is what was taken from an inbox.
+// Frames is what was taken from an inbox, and how much of it was used: one line of the
+// processor's cache.
 type Frames struct {
 	buf  []byte
 	off  int
-	N    uint32  // frames that are left
 	only drainer // whose they all are; nil: several
+	N    uint32  // frames that are left
+
+	Used       uint32 // frames that were used, and their source was not told
+	tag, bytes uint32 // of those
 }
 
 // Next returns the next frame and the tag of its source. The frame is valid until the
@@ -150,7 +155,7 @@ func (f *Frames) Free() {
 }
 
 // Take fills f with all that waits; f must be used up or new. It reports whether there
-// was anything. Whoever takes tells Drained as frames are used.
+// was anything. Whoever takes notes what was used (Use, Tell).
 func (b *Inbox) Take(f *Frames) bool {
 	b.mu.Lock()
 	b.take(f)
@@ -186,17 +191,32 @@ func (b *Inbox) Empty() bool {
 	return b.n == 0
 }
 
-// Drained says that so many frames of a source, which f has or had, were used.
-func (b *Inbox) Drained(f *Frames, tag uint32, records, bytes int) {
+// Use notes that a frame of n bytes was used, which f has or had. Its source may send
+// another once Tell was called, or a frame of another source was used.
+func (b *Inbox) Use(f *Frames, tag uint32, n int) {
+	if f.tag != tag {
+		b.Tell(f)
+		f.tag = tag
+	}
+	f.Used++
+	f.bytes += uint32(n) // of few frames, so it holds them
+}
+
+// Tell tells the source of what was used.
+func (b *Inbox) Tell(f *Frames) {
+	if f.Used == 0 {
+		return
+	}
 	d := f.only
 	if d == nil {
 		b.mu.Lock()
-		d = b.from(tag)
+		d = b.from(f.tag)
 		b.mu.Unlock()
 	}
 	if d != nil {
-		d.drained(records, bytes)
+		d.drained(int(f.Used), int(f.bytes))
 	}
+	f.Used, f.bytes = 0, 0
 }
 
 // Source is what the bind or local sender with the tag says of itself.
@@ -220,7 +240,7 @@ func (b *Inbox) from(tag uint32) drainer {
 	return nil
 }
 
-// Release forgets a source whose terminal was taken, once Drained was told all of it.
+// Release forgets a source whose terminal was taken, once it was told of all that was used.
 func (b *Inbox) Release(tag uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -146,7 +146,7 @@ func TestTags(t *testing.T) {
 		if !ok || show(frame) != want || box.Source(tag) != source {
 			t.Errorf("%q of %v comes, want %q of %d", show(frame), box.Source(tag), want, source)
 		}
-		box.Drained(&Frames{}, tag, 1, len(frame))
+		drained(box, &Frames{}, tag, 1, len(frame))
 	}
 	box.Take(&f)
 	join(4) // while frames of the first are still read

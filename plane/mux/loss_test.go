@@ -293,7 +293,7 @@ func TestEvict(t *testing.T) {
 	}
 	_, err = old.begin(Terms{Credit: 1}, Hooks{})
 	wants(t, "opening at a forgotten peer", err, ErrPeerLost)
-	box[0].Drained(&Frames{}, 0, 1, 1) // late, and of no use
+	drained(box[0], &Frames{}, 0, 1, 1) // late, and of no use
 	m.Batch(producer, batched(1, 0, opens(slot(0, 0), 2), item(slot(0, 0), 1, "x")))
 	if s := got(box[1], false); s != "x" {
 		t.Errorf("at the new peer %q is seen", s)

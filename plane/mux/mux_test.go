@@ -32,7 +32,7 @@ func (r *reader) next(t testing.TB) (kind wire.FrameKind, body []byte) {
 	if wire.IsTerminal(frame) {
 		r.box.Release(tag)
 	} else {
-		r.box.Drained(&r.f, tag, 1, len(frame))
+		drained(r.box, &r.f, tag, 1, len(frame))
 	}
 	return kind, body
 }
@@ -126,4 +126,10 @@ func empty(t testing.TB, muxes ...*Mux) {
 	for _, m := range muxes {
 		t.Errorf("node %d has %d slots, %d held and %d staged records", m.opts.Worker, m.opts.Metrics.LiveSlots.Load(), m.opts.Metrics.Held.Load(), m.staged())
 	}
+}
+
+// drained says that so many frames of a source were used.
+func drained(b *Inbox, f *Frames, tag uint32, records, bytes int) {
+	f.tag, f.Used, f.bytes = tag, uint32(records), uint32(bytes)
+	b.Tell(f)
 }

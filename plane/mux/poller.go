@@ -14,7 +14,7 @@ import (
 type Handler interface {
 	// Frame takes the next frame of an inbox of one source, whose tag is tag.
 	Frame(b *Inbox, tag uint32, frame []byte)
-	// Look takes all that waits in an inbox, with f (Inbox.Take), and tells Drained.
+	// Look takes all that waits in an inbox, with f (Inbox.Take), and tells of it (Use, Tell).
 	Look(b *Inbox, f *Frames)
 }
 

@@ -25,7 +25,7 @@ func (h each) Look(b *Inbox, f *Frames) {
 	for b.Take(f); f.N > 0; {
 		frame, tag, _ := f.Next()
 		h(b, tag, frame)
-		b.Drained(f, tag, 1, len(frame))
+		drained(b, f, tag, 1, len(frame))
 	}
 }
 

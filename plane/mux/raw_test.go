@@ -180,7 +180,7 @@ func got(b *Inbox, drain bool) string {
 			frame, tag, _ := f.Next()
 			words = append(words, show(frame))
 			if drain && !wire.IsTerminal(frame) {
-				b.Drained(&Frames{}, tag, 1, len(frame))
+				drained(b, &Frames{}, tag, 1, len(frame))
 			}
 		}
 	}

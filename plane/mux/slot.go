@@ -8,8 +8,8 @@ import (
 	"github.com/velo-agent/velo-agent/plane/wire"
 )
 
-// inSlot is the consumer's end of a slot. What each record touches comes first, within
-// one line of the processor's cache.
+// inSlot is the consumer's end of a slot, two lines of the processor's cache. What each
+// record touches is in the first.
 type inSlot struct {
 	p     *Peer
 	inbox *Inbox // the bind's
@@ -37,6 +37,7 @@ type inSlot struct {
 	held    int             // bytes in hold
 	suspect uint32          // since when records of it are missing, or may be lost; 0: none are
 	bind    *Bind
+	_       [16]byte // the allocator places 128 bytes at multiples of that
 }
 
 // held is a record that came before its turn. body is a copy.
