@@ -148,7 +148,9 @@ func (a *Anchor) next(ctx context.Context, e *Event) error {
 		}
 	}
 	if tag, last := a.event(e, &r.frames); last {
-		a.inbox.Unwatch() // here, as it goes deep, and so does what follows
+		if stop := a.inbox.Unwatch(); stop != nil {
+			stop() // here, as it goes deep, and so does what follows
+		}
 		a.ends(e, tag)
 	}
 	if r.frames.Used >= usedUntold {

@@ -4,14 +4,18 @@ package mux
 
 import "context"
 
-// waiter is how a goroutine waits for an inbox.
+// waiter is how a goroutine waits for an inbox: one line of the processor's cache.
 type waiter struct {
 	wake chan struct{}
-	// The context that it waited with last, and how often. After fewWaits the inbox is told of
-	// its end: a select would lock, again and again, what all consumers share.
-	done  <-chan struct{}
-	times int
-	stop  func() bool // nil: a select watched it
+	// The context that it waited with last, and how often. After fewWaits it is watched.
+	done    <-chan struct{}
+	times   uint32
+	watched bool
+
+	// Its place in the watch. Guarded by the lock of watches.
+	in            *watch // nil: in none
+	inbox         *Inbox
+	before, after *waiter
 }
 
 const fewWaits = 8
@@ -44,6 +48,10 @@ func (b *Inbox) Await(ctx context.Context, f *Frames) error {
 		if b.waits == nil {
 			b.waits = &waiter{wake: make(chan struct{}, 1)}
 		}
+		if w := b.waits; w.times == fewWaits && !w.watched && w.done == ctx.Done() {
+			w.watched = true
+			w.watch(ctx, b) // here, as it goes deep
+		}
 		b.parked = true
 		err := b.park(ctx)
 		b.mu.Lock()
@@ -69,11 +77,13 @@ func (b *Inbox) park(ctx context.Context) error {
 		b.mu.Unlock()
 		<-w.wake
 		return nil
-	case w.done != done || w.times < fewWaits:
-		if w.done != done {
-			w.forget()
-			w.done = done
+	case w.done != done:
+		if stop := w.forget(); stop != nil {
+			stop()
 		}
+		w.done = done
+		fallthrough
+	case w.times < fewWaits:
 		w.times++
 		b.mu.Unlock()
 		select {
@@ -82,8 +92,6 @@ func (b *Inbox) park(ctx context.Context) error {
 		case <-done:
 			return ctx.Err()
 		}
-	case w.stop == nil:
-		w.stop = context.AfterFunc(ctx, b.unpark)
 	}
 	b.mu.Unlock()
 	if err := ctx.Err(); err != nil { // unpark may have come too early
@@ -126,19 +134,23 @@ func tellAll(list []caller, inboxes []*Inbox) []*Inbox {
 	return inboxes
 }
 
-// Unwatch forgets the context that the consumer waited with: its stream has ended.
-func (b *Inbox) Unwatch() {
+// Unwatch forgets the context that the consumer waited with: its stream has ended. Unless
+// stop is nil the caller is to call it, which takes half of the stack that a goroutine
+// begins with.
+func (b *Inbox) Unwatch() (stop func() bool) {
 	b.mu.Lock()
 	if b.waits != nil {
-		b.waits.forget()
+		stop = b.waits.forget()
 	}
 	b.mu.Unlock()
+	return stop
 }
 
-// forget has the waiter know no context.
-func (w *waiter) forget() {
-	if w.stop != nil {
-		w.stop()
+// forget has the waiter know no context. stop: see Inbox.Unwatch.
+func (w *waiter) forget() (stop func() bool) {
+	if w.watched {
+		stop = w.unwatch()
 	}
-	w.done, w.times, w.stop = nil, 0, nil
+	w.done, w.times, w.watched = nil, 0, false
+	return stop
 }

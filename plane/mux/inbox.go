@@ -275,12 +275,16 @@ func (b *Inbox) Close() {
 	b.closed.Store(true)
 	freeBuffer(b.buf)
 	b.buf, b.n = nil, 0
+	var stop func() bool
 	if b.waits != nil {
-		b.waits.forget()
+		stop = b.waits.forget()
 	}
 	told := b.unparked()
 	b.mu.Unlock()
 	told.tell()
+	if stop != nil {
+		stop()
+	}
 }
 
 // Serve hands the inbox to p, for good: nobody may Take but p's handler. direct: it has

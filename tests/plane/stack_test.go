@@ -70,9 +70,15 @@ func stacks() {
 		}
 		s, err := at.Attach(ctx, a.Handle())
 		must(err)
+		reads := ctx
+		if i%2 == 0 { // half of the consumers have a context of their own
+			var stop context.CancelFunc
+			reads, stop = context.WithCancel(ctx)
+			defer stop()
+		}
 		begin(func() error {
 			for {
-				if _, err := a.Recv(ctx); errors.Is(err, io.EOF) {
+				if _, err := a.Recv(reads); errors.Is(err, io.EOF) {
 					return nil
 				} else if err != nil {
 					return err
