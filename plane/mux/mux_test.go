@@ -128,8 +128,10 @@ func empty(t testing.TB, muxes ...*Mux) {
 	}
 }
 
-// drained says that so many frames of a source were used.
+// drained says that so many frames of a source were used, all of one size.
 func drained(b *Inbox, f *Frames, tag uint32, records, bytes int) {
-	f.tag, f.Used, f.bytes = tag, uint32(records), uint32(bytes)
+	for range records {
+		b.Use(f, tag, bytes/records)
+	}
 	b.Tell(f)
 }
