@@ -82,12 +82,14 @@ func (r *Run) Fail(why string) { r.failed = why }
 
 // Attempt measures up to n times and keeps the first run of measure that misses
 // no goal, or the last. It is for short forms, where one stall of the machine
-// outweighs all samples; the note of each case says which attempt it was.
+// outweighs all samples; the note of each case says which attempt it was. It waits
+// before it tries again, i seconds after attempt i: what disturbs may last a while.
 func (r *Run) Attempt(n int, measure func(*Run)) {
 	for i := 1; ; i++ {
 		try := &Run{}
 		measure(try)
 		if try.missed() && i < n {
+			time.Sleep(time.Duration(i) * time.Second)
 			continue
 		}
 		for _, c := range try.Cases {

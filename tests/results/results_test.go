@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 func TestFinish(t *testing.T) {
@@ -46,7 +47,9 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-func TestAttempt(t *testing.T) {
+func TestAttempt(t *testing.T) { synctest.Test(t, attempt) }
+
+func attempt(t *testing.T) {
 	r, n := New("trial"), 0
 	r.Attempt(3, func(r *Run) {
 		n++

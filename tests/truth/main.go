@@ -57,7 +57,11 @@ func (c *testCase) measure(ctx context.Context, r *results.Run, n int, short, ve
 		r.Fail(c.name + ": " + err.Error())
 		return
 	}
-	s := judge(c.stages, pairs)
+	judged := pairs
+	if short {
+		judged = middle(c.stages, pairs)
+	}
+	s := judge(c.stages, judged)
 	fmt.Fprintf(os.Stderr, "%-50s %.3f  within %.2f  others %.3f  unexplained %.3f  n %d  %s\n",
 		c.name, s.ratio, s.within, s.others, s.unexplained, s.samples, time.Since(began).Round(100*time.Millisecond))
 	if verbose {
