@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/velo-agent/velo-agent/bpf"
-	"github.com/velo-agent/velo-agent/bpf/sockqueue"
 	"github.com/velo-agent/velo-agent/preflight"
 )
 
@@ -196,18 +195,4 @@ func (s *Session) retire(connections func(index int) int) error {
 		s.base.forget(t, s.targets)
 	}
 	return nil
-}
-
-// readSockets walks the sockets of every watched namespace once more.
-func (s *Session) readSockets(f func(sockqueue.Socket)) error {
-	done := map[uint64]bool{}
-	var errs []error
-	for _, t := range s.targets.list {
-		if t.blind != nil || t.other() || done[t.NetNS] {
-			continue
-		}
-		done[t.NetNS] = true
-		errs = append(errs, s.inNetNS(t.inside, func() error { return s.sockets.Mark(f) }))
-	}
-	return errors.Join(errs...)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/velo-agent/velo-agent/bpf"
 	"github.com/velo-agent/velo-agent/bpf/accept"
 	"github.com/velo-agent/velo-agent/bpf/ladder"
-	"github.com/velo-agent/velo-agent/bpf/sockqueue"
 	"github.com/velo-agent/velo-agent/diagnosis"
 	"github.com/velo-agent/velo-agent/preflight"
 )
@@ -78,15 +77,6 @@ func (b *baseline) forget(gone *target, left *targets) {
 	}
 }
 
-// live is what the last walk over the sockets says of one target.
-type live struct {
-	depth, limit uint64
-	listeners    int
-	drops        uint32
-	rwnd, sndbuf uint64 // jiffies
-	established  int
-}
-
 // Measure returns what was seen since Open.
 func (s *Session) Measure() (*diagnosis.Measured, error) {
 	m, err := s.measure(Reading{})
@@ -114,7 +104,7 @@ func (s *Session) measure(how Reading) (*measured, error) {
 	}
 	around := s.around()
 	for i, t := range s.targets.list {
-		l := walk[t.index]
+		l, walked := walk[t.index]
 		if resting, err := s.tell(t, &list[i], l); err != nil {
 			return nil, err
 		} else if resting {
@@ -130,23 +120,21 @@ func (s *Session) measure(how Reading) (*measured, error) {
 		if t.inside != 0 {
 			p.Accept.Somaxconn = around.somaxconn(t)
 		}
-		if l != nil {
-			p.Accept.Depth, p.Accept.Limit, p.Accept.Listeners = l.depth, l.limit, l.listeners
+		if walked {
+			p.Accept.Depth, p.Accept.Limit, p.Accept.Listeners = l.AcceptDepth, l.AcceptLimit, int(l.Listeners)
 		}
 		if f := list[i].figures; f != nil {
-			s.fill(&p, t, f, l)
+			s.fill(&p, t, f)
+			if walked {
+				s.fillOpen(&p, t, f, l)
+			}
 		}
 		s.fillNode(&p, t, around)
 		m.Ports = append(m.Ports, p)
 	}
 	if s.missing == nil {
 		m.Streams = s.seen.slowest(s.targets)
-		if err := s.retire(func(index int) int {
-			if l := walk[index]; l != nil {
-				return l.established
-			}
-			return 0
-		}); err != nil {
+		if err := s.retire(func(index int) int { return int(walk[index].Established) }); err != nil {
 			return nil, err
 		}
 	}
@@ -157,54 +145,15 @@ func (s *Session) measure(how Reading) (*measured, error) {
 	return m, nil
 }
 
-// walk returns what the sockets say now, by target: by one walk over the marked ones, or
-// where this kernel has none by one in each namespace.
-func (s *Session) walk() map[int]*live {
-	walk := map[int]*live{}
-	listeners := map[uint64]uint32{}
-	take := func(x sockqueue.Socket) {
-		s.seen.tick(x)
-		count(walk, x, s.seen.drops)
-		if x.State == sockqueue.Listen {
-			listeners[x.Cookie] = s.seen.drops[x.Cookie]
-		}
-	}
-	open, err := s.sockets.Survey(take)
-	if err != nil {
-		err = s.readSockets(take)
-	}
-	for index, o := range open {
-		l := of(walk, index)
-		l.established, l.rwnd, l.sndbuf = int(o.Established), o.RwndJiffies, o.SndbufJiffies
-	}
+// walk returns what the sockets say now, by target.
+func (s *Session) walk() map[int]bpf.OpenSockets {
+	open, at, err := s.sockets.Survey()
 	if err != nil {
 		s.opts.Log.Warn("walking the sockets", "error", err)
-		return walk
+		return nil
 	}
-	s.seen.drops = listeners // those that are gone are forgotten
-	return walk
-}
-
-func of(walk map[int]*live, index int) *live {
-	if walk[index] == nil {
-		walk[index] = &live{}
-	}
-	return walk[index]
-}
-
-// count adds a socket; a listener's refusals count from before on.
-func count(walk map[int]*live, x sockqueue.Socket, before map[uint64]uint32) {
-	l := of(walk, x.Port)
-	if x.State == sockqueue.Listen {
-		l.listeners++
-		l.depth += uint64(x.Depth)
-		l.limit += uint64(x.Limit)
-		l.drops += x.Drops - before[x.Cookie]
-		return
-	}
-	l.established++
-	l.rwnd += uint64(x.RwndJiffies)
-	l.sndbuf += uint64(x.SndbufJiffies)
+	s.seen.tick(at)
+	return open
 }
 
 // describe says what the target is; its figures follow.
@@ -225,7 +174,7 @@ func describe(t *target) diagnosis.Port {
 }
 
 // fill adds what the probes saw.
-func (s *Session) fill(p *diagnosis.Port, t *target, f *bpf.PortFigures, l *live) {
+func (s *Session) fill(p *diagnosis.Port, t *target, f *bpf.PortFigures) {
 	p.Connections, p.Exchanges = &f.Connections, &f.Exchanges
 	p.TTFT, p.FirstWrite, p.Gap = &f.TTFT, &f.FirstWrite, &f.Gap
 	for st := range attribution.NumStages {
@@ -262,15 +211,19 @@ func (s *Session) fill(p *diagnosis.Port, t *target, f *bpf.PortFigures, l *live
 		}
 	}
 	p.Loss.ZeroWindows, p.Loss.NagleWrites = &f.ZeroWindows, &f.NagleWrites
-	if l == nil {
-		return
-	}
-	drops := uint64(l.drops)
-	a.Overflows = &drops
+}
+
+// fillOpen adds the figures of which each open socket has its part and the closed ones
+// have left theirs. One that closes between the two readings may be in neither, or in
+// both: so none of these goes back.
+func (s *Session) fillOpen(p *diagnosis.Port, t *target, f *bpf.PortFigures, l bpf.OpenSockets) {
+	m := &t.most
+	m.overflows = max(m.overflows, f.AcceptOverflows+l.AcceptOverflows)
+	m.rwnd, m.sndbuf = max(m.rwnd, f.RwndJiffies+l.RwndJiffies), max(m.sndbuf, f.SndbufJiffies+l.SndbufJiffies)
+	overflows := m.overflows
+	p.Accept.Overflows = &overflows
 	if j := s.seen.jiffy(); j > 0 {
-		// One that closes meanwhile is among the open and the closed ones.
-		t.rwnd, t.sndbuf = max(t.rwnd, f.RwndJiffies+l.rwnd), max(t.sndbuf, f.SndbufJiffies+l.sndbuf)
-		rwnd, sndbuf := time.Duration(t.rwnd)*j, time.Duration(t.sndbuf)*j
+		rwnd, sndbuf := time.Duration(m.rwnd)*j, time.Duration(m.sndbuf)*j
 		p.Loss.RwndLimited, p.Loss.SndbufLimited = &rwnd, &sndbuf
 	}
 }
@@ -382,7 +335,7 @@ func value(c preflight.NetCounters, name string) *uint64 {
 }
 
 // cost is what the agent itself took and lost.
-func (s *Session) cost(walk map[int]*live) diagnosis.AgentCost {
+func (s *Session) cost(walk map[int]bpf.OpenSockets) diagnosis.AgentCost {
 	c := diagnosis.AgentCost{RSSBytes: ownRSS(), CPU: ownCPU() - s.base.cpu, Lost: map[string]uint64{}}
 	maps.Copy(c.Lost, s.seen.lost)
 	if s.targets.folded > 0 {
@@ -397,11 +350,11 @@ func (s *Session) cost(walk map[int]*live) diagnosis.AgentCost {
 	}
 	maps.Copy(c.Lost, kernel)
 	c.Maps = s.fills()
-	conns := 0
-	for _, l := range walk {
-		conns += l.established
+	conns := uint64(0)
+	for _, open := range walk {
+		conns += open.Established
 	}
-	c.KernelMapBytes = s.maps.Memory(uint64(conns))
+	c.KernelMapBytes = s.maps.Memory(conns)
 	if !s.counted {
 		return c
 	}

@@ -22,7 +22,7 @@ const restFor = 30 * time.Second
 // told is what the last reading held of a target.
 type told struct {
 	mark   uint64 // of its figures
-	live   live
+	open   bpf.OpenSockets
 	around time.Time // when that was read
 }
 
@@ -65,20 +65,16 @@ func (s *Session) figures(t *target, n *news, mark uint64) (err error) {
 
 // tell reports whether the target rests. Where it does not its figures are there, and
 // count as told. The lock is held.
-func (s *Session) tell(t *target, n *news, l *live) (resting bool, err error) {
-	var now live
-	if l != nil {
-		now = *l
-	}
+func (s *Session) tell(t *target, n *news, now bpf.OpenSockets) (resting bool, err error) {
 	was := s.seen.told[t.index]
-	resting = n.known && was.live == now
+	resting = n.known && was.open == now
 	if n.known && !resting {
 		n.known, n.around = false, true
 		if err := s.figures(t, n, 0); err != nil {
 			return false, err
 		}
 	}
-	was.mark, was.live = n.mark, now
+	was.mark, was.open = n.mark, now
 	if n.around || !resting {
 		was.around = time.Now()
 	}
@@ -88,24 +84,24 @@ func (s *Session) tell(t *target, n *news, l *live) (resting bool, err error) {
 
 // walked is what the last walk over the sockets found.
 type walked struct {
-	live map[int]*live // by target
+	open map[int]bpf.OpenSockets // by target
 	at   time.Time
 }
 
 // survey returns what the sockets say: as before where nothing moved and nothing waits.
-func (s *Session) survey(list []news) map[int]*live {
+func (s *Session) survey(list []news) map[int]bpf.OpenSockets {
 	if s.sockets == nil {
 		return nil
 	}
 	w := &s.seen.walked
 	still := time.Since(w.at) < restFor && !slices.ContainsFunc(list, func(n news) bool { return !n.known })
-	for _, l := range w.live {
-		still = still && l.depth == 0
+	for _, o := range w.open {
+		still = still && o.AcceptDepth == 0
 	}
 	if !still {
 		*w = walked{s.walk(), time.Now()}
 	}
-	return w.live
+	return w.open
 }
 
 // measured is a reading for who has the one before it.

@@ -29,8 +29,7 @@ type seen struct {
 
 	streams  map[streamKey]*stream
 	sockets  uint64              // found by the first walk
-	drops    map[uint64]uint32   // of each listener, by cookie, when it was first seen
-	jiffies  [2]sockqueue.Socket // the first and the newest, for the kernel's tick
+	clocks   [2]sockqueue.Clocks // the first and the newest, for the kernel's tick
 	told     map[int]told        // of each target, by index
 	walked   walked
 	feedback feedback
@@ -55,34 +54,31 @@ type feedback struct {
 func newSeen() *seen {
 	return &seen{
 		marks: marks{tids: map[int]bool{}, roles: map[roleKey]int{}},
-		lost:  map[string]uint64{}, streams: map[streamKey]*stream{}, drops: map[uint64]uint32{}, told: map[int]told{},
+		lost:  map[string]uint64{}, streams: map[streamKey]*stream{}, told: map[int]told{},
 	}
 }
 
 // socket takes one line of the marking walk.
 func (n *seen) socket(x sockqueue.Socket) {
-	n.tick(x)
+	n.tick(x.Clocks)
 	if x.State == sockqueue.Established && x.Marked {
 		n.sockets++
-	}
-	if _, known := n.drops[x.Cookie]; x.State == sockqueue.Listen && !known {
-		n.drops[x.Cookie] = x.Drops
 	}
 }
 
 // tick remembers pairs of the kernel's two clocks: how long a jiffy is, is not
 // told anywhere that a program may read.
-func (n *seen) tick(x sockqueue.Socket) {
-	if n.jiffies[0].Ktime == 0 {
-		n.jiffies[0] = x
+func (n *seen) tick(at sockqueue.Clocks) {
+	if n.clocks[0].Ktime == 0 {
+		n.clocks[0] = at
 	}
-	n.jiffies[1] = x
+	n.clocks[1] = at
 }
 
 // jiffy returns the length of the kernel's tick, or 0 where the walks lay too
 // close together to tell.
 func (n *seen) jiffy() time.Duration {
-	a, b := n.jiffies[0], n.jiffies[1]
+	a, b := n.clocks[0], n.clocks[1]
 	ticks := b.Jiffies - a.Jiffies
 	if ticks < 100 {
 		return 0

@@ -16,6 +16,12 @@ import (
 // otherIndex is where the figures of all ports beyond the budget are added up.
 const otherIndex = bpf.MaxPorts - 1
 
+// sums are figures of which each open socket has its part.
+type sums struct {
+	overflows    uint64
+	rwnd, sndbuf uint64 // ticks for which connections were held back
+}
+
 // target is one watched port of one network namespace.
 type target struct {
 	preflight.Listener
@@ -26,11 +32,10 @@ type target struct {
 	pids    []int     // whose threads are watched: the holders and their engine's family
 	gone    bool      // it no longer listens
 	since   time.Time // gone
-	// Ticks for which its connections were held back, as they were told.
-	rwnd, sndbuf uint64
-	marked       bool
-	inside       int   // a process that lives in its network namespace; 0: none is known
-	blind        error // why its sockets cannot be marked; nil: they can
+	most    sums      // as they were told: they do not go back
+	marked  bool
+	inside  int   // a process that lives in its network namespace; 0: none is known
+	blind   error // why its sockets cannot be marked; nil: they can
 }
 
 // owner is the process that the report names, 0 where none is known.
@@ -146,7 +151,7 @@ func (t *targets) merge(found []*target) (fresh []*target) {
 			renewed := f.Cookie == t.list[i].Cookie
 			f.marked = t.list[i].marked && renewed
 			f.index, f.blind = t.list[i].index, t.list[i].blind
-			f.rwnd, f.sndbuf = t.list[i].rwnd, t.list[i].sndbuf
+			f.most = t.list[i].most
 			*t.list[i] = *f
 			continue
 		}

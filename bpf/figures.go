@@ -70,33 +70,44 @@ func (m *Maps) ForgetRole(index int) error {
 	return nil
 }
 
-// OpenConns are a port's connections that are open now.
-type OpenConns struct {
-	Established                uint64
+// OpenSockets is what the sockets of a port that are open now add up to.
+type OpenSockets struct {
+	Listeners                  uint64
+	AcceptDepth, AcceptLimit   uint64
+	AcceptOverflows            uint64 // connections refused since the listeners were marked
+	Established                uint64 // connections
 	RwndJiffies, SndbufJiffies uint64 // by which they were held back
 }
 
-// ForgetOpen prepares for a walk over the open connections.
+// ForgetOpen prepares for a walk over the open sockets.
 func (m *Maps) ForgetOpen() error {
-	_, err := m.collection.Maps["open_map"].BatchUpdate(m.openKeys(), make([]mapsOpenConns, MaxPorts), nil)
-	if err != nil {
-		return fmt.Errorf("emptying the sums of open connections: %w", err)
+	m.walks++
+	empty := make([]mapsOpenSockets, MaxPorts)
+	for i := range empty {
+		empty[i].Walk = uint64(m.walks)
+	}
+	if _, err := m.collection.Maps["open_map"].BatchUpdate(m.openKeys(), empty, nil); err != nil {
+		return fmt.Errorf("emptying the sums of open sockets: %w", err)
 	}
 	return nil
 }
 
 // Open returns what the last walk found, by port index.
-func (m *Maps) Open() (map[int]OpenConns, error) {
-	keys, values := make([]uint32, MaxPorts), make([]mapsOpenConns, MaxPorts)
+func (m *Maps) Open() (map[int]OpenSockets, error) {
+	keys, values := make([]uint32, MaxPorts), make([]mapsOpenSockets, MaxPorts)
 	var cursor ebpf.MapBatchCursor
 	n, err := m.collection.Maps["open_map"].BatchLookup(&cursor, keys, values, nil)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return nil, fmt.Errorf("reading the sums of open connections: %w", err)
+		return nil, fmt.Errorf("reading the sums of open sockets: %w", err)
 	}
-	out := map[int]OpenConns{}
+	out := map[int]OpenSockets{}
 	for i := range n {
-		if v := values[i]; v.Established > 0 {
-			out[int(keys[i])] = OpenConns{Established: v.Established, RwndJiffies: v.RwndJiffies, SndbufJiffies: v.SndbufJiffies}
+		v := values[i]
+		if v.Listeners > 0 || v.Established > 0 {
+			out[int(keys[i])] = OpenSockets{
+				Listeners: v.Listeners, AcceptDepth: v.AcceptDepth, AcceptLimit: v.AcceptLimit, AcceptOverflows: v.AcceptOverflows,
+				Established: v.Established, RwndJiffies: v.RwndJiffies, SndbufJiffies: v.SndbufJiffies,
+			}
 		}
 	}
 	return out, nil
@@ -150,6 +161,7 @@ type PortFigures struct {
 	Connections, Exchanges            uint64
 	AcceptArrivals, AcceptHighWater   uint64
 	AcceptUnknown, EMFILE             uint64
+	AcceptOverflows                   uint64 // of listeners that are closed
 	Retransmits                       uint64
 	ResetsSent, ResetsReceived        uint64
 	ZeroWindows, BlockedWrites        uint64
@@ -188,7 +200,7 @@ func (p *mapsPort) figures() *PortFigures {
 	f := &PortFigures{
 		Connections:    p.Connections,
 		AcceptArrivals: p.AcceptArrivals, AcceptHighWater: p.AcceptHighWater,
-		AcceptUnknown: p.AcceptUnknown, EMFILE: p.AcceptEmfile,
+		AcceptUnknown: p.AcceptUnknown, EMFILE: p.AcceptEmfile, AcceptOverflows: p.AcceptOverflows,
 		Retransmits: p.Retransmits, ResetsSent: p.ResetsSent, ResetsReceived: p.ResetsReceived,
 		ZeroWindows: p.ZeroWindows, BlockedWrites: p.BlockedWrites, EarlyAnswers: p.EarlyAnswers, NagleWrites: p.NagleWrites,
 		RwndJiffies: p.RwndJiffies, SndbufJiffies: p.SndbufJiffies,

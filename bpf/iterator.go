@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -60,10 +61,14 @@ func (it *Iterator) Close() error {
 	return err
 }
 
+// iteratorBuffer is what the kernel hands out at most by one read. Each read is a stop,
+// at which a walk lets the sockets change and then goes on by counting.
+const iteratorBuffer = 32 << 10
+
 // ReadEach decodes fixed-size elements until the end of r. A torn last element is
 // an error.
 func ReadEach[T any](r io.Reader, f func(*T)) error {
-	all, err := io.ReadAll(r)
+	all, err := io.ReadAll(bufio.NewReaderSize(r, iteratorBuffer))
 	if err != nil {
 		return fmt.Errorf("reading the iterator: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 var shared = map[string]any{
 	"config": mapsConfig{}, "port": mapsPort{}, "hist": mapsHist{}, "step": mapsStep{},
 	"record": mapsRecord{}, "conn": mapsConn{}, "thread": mapsThread{}, "thread_key": mapsThreadKey{},
-	"role_stats": mapsRoleStats{}, "watch_key": mapsWatchKey{}, "wake": mapsWake{}, "mark": mapsMark{}, "stirred": mapsStirred{}, "open_conns": mapsOpenConns{}, "listening": mapsListening{},
+	"role_stats": mapsRoleStats{}, "watch_key": mapsWatchKey{}, "wake": mapsWake{}, "mark": mapsMark{}, "stirred": mapsStirred{}, "open_sockets": mapsOpenSockets{}, "listening": mapsListening{},
 }
 
 // field is where something lies in a struct, by its path.

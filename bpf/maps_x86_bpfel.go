@@ -26,6 +26,7 @@ type mapsConfig struct {
 type mapsConn struct {
 	_            structs.HostLayout
 	Cookie       uint64
+	Listener     uint64
 	Established  uint64
 	Accepted     uint64
 	Unaccepted   uint64
@@ -53,6 +54,8 @@ type mapsConn struct {
 	Port            uint32
 	RwndJiffies     uint32
 	SndbufJiffies   uint32
+	Drops           uint32
+	Walk            uint32
 	WriteHead       uint32
 	WriteTail       uint32
 	StepCount       uint32
@@ -97,11 +100,16 @@ type mapsMark struct {
 	Reserved uint32
 }
 
-type mapsOpenConns struct {
-	_             structs.HostLayout
-	Established   uint64
-	RwndJiffies   uint64
-	SndbufJiffies uint64
+type mapsOpenSockets struct {
+	_               structs.HostLayout
+	Walk            uint64
+	Listeners       uint64
+	AcceptDepth     uint64
+	AcceptLimit     uint64
+	AcceptOverflows uint64
+	Established     uint64
+	RwndJiffies     uint64
+	SndbufJiffies   uint64
 }
 
 type mapsPort struct {
@@ -112,6 +120,7 @@ type mapsPort struct {
 	AcceptHighWater uint64
 	AcceptUnknown   uint64
 	AcceptEmfile    uint64
+	AcceptOverflows uint64
 	Retransmits     uint64
 	ResetsSent      uint64
 	ResetsReceived  uint64

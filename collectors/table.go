@@ -93,7 +93,7 @@ var (
 	AcceptDepth = Family{
 		Name: "velo_agent_accept_queue_depth", Type: Gauge, Labels: perPort, Budget: Ports,
 		Help:   "Connections that wait to be accepted, all listeners of the port.",
-		Source: "iter/tcp: sk_ack_backlog", Docs: "accept/depth.md",
+		Source: "iter/bpf_sk_storage_map: sk_ack_backlog", Docs: "accept/depth.md",
 	}
 	AcceptHighWater = Family{
 		Name: "velo_agent_accept_queue_high_water", Type: Gauge, Labels: perPort, Budget: Ports,
@@ -103,7 +103,7 @@ var (
 	AcceptLimit = Family{
 		Name: "velo_agent_accept_queue_limit", Type: Gauge, Labels: portLabels("limit_by"), Budget: Ports,
 		Help:   "The most connections that may wait, all listeners of the port; limit_by says what binds: the application's backlog or somaxconn.",
-		Source: "iter/tcp: sk_max_ack_backlog; /proc/sys/net/core/somaxconn", Docs: "accept/limit.md",
+		Source: "iter/bpf_sk_storage_map: sk_max_ack_backlog; /proc/sys/net/core/somaxconn", Docs: "accept/limit.md",
 	}
 	AcceptArrivals = Family{
 		Name: "velo_agent_accept_arrivals_total", Type: Counter, Labels: perPort, Budget: Ports,
@@ -113,7 +113,7 @@ var (
 	AcceptOverflows = Family{
 		Name: "velo_agent_accept_overflows_total", Type: Counter, Labels: perPort, Budget: Ports,
 		Help:   "Connections that the listener refused because its queue was full.",
-		Source: "iter/tcp: sk_drops", Docs: "accept/overflows.md",
+		Source: "iter/bpf_sk_storage_map: sk_drops; bpf/accept: inet_sock_set_state of listeners that close", Docs: "accept/overflows.md",
 	}
 	AcceptWait = Family{
 		Name: "velo_agent_accept_wait_seconds", Type: Histogram, Unit: "seconds", Labels: perPort, Budget: Ports,
@@ -185,7 +185,7 @@ var (
 	SendLimited = Family{
 		Name: "velo_agent_send_limited_seconds_total", Type: Counter, Unit: "seconds", Labels: portLabels("by"), Budget: Ports * 2,
 		Help:   "Time that connections were held back, by the client's receive_window or by the server's own send_buffer; added over connections.",
-		Source: "iter/tcp: chrono_stat", Docs: "findings.md#send_queue",
+		Source: "iter/bpf_sk_storage_map: chrono_stat; bpf/accept: inet_sock_set_state of connections that close", Docs: "findings.md#send_queue",
 	}
 	ListenOverflows = Family{
 		Name: "velo_agent_netns_listen_overflows_total", Type: Counter, Labels: []string{"netns"}, Budget: Ports,

@@ -8,16 +8,6 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* The index under which the socket's port is watched now, or nothing. */
-static __always_inline u32 *watched_as(struct sock *sk)
-{
-	struct watch_key key = {};
-
-	key.netns = sk->__sk_common.skc_net.net->ns.inum;
-	key.port = sk->__sk_common.skc_num;
-	return bpf_map_lookup_elem(&watch_map, &key);
-}
-
 static __always_inline void on_established(struct conn *c, struct sock *sk)
 {
 	struct config *cfg = config();
@@ -94,8 +84,24 @@ static __always_inline void on_listen(struct sock *sk)
 		lost(LOST_CONN_STORAGE);
 		return;
 	}
-	c->port = *port;
-	c->role = ROLE_LISTENER;
+	mark_listener(c, sk, *port);
+}
+
+static __always_inline void on_unlisten(struct sock *sk)
+{
+	u32 *port = watched_as(sk);
+	struct conn *c;
+	struct port *p;
+
+	if (!port)
+		return;
+	note_listening(sk, 0);
+	c = conn_of(sk);
+	p = port_of(*port);
+	if (c && p && c->role == ROLE_LISTENER && c->port == *port) {
+		__sync_fetch_and_add(&p->accept_overflows, (u32)sk->sk_drops.counter - c->drops);
+		c->drops = sk->sk_drops.counter;
+	}
 }
 
 /* inet_sk_set_state(), for every change of state of every TCP socket. */
@@ -107,8 +113,8 @@ int BPF_PROG(state_changed, struct sock *sk, int old_state, int new_state)
 	if (new_state == TCP_LISTEN) {
 		note_listening(sk, bpf_get_current_pid_tgid() >> 32);
 		on_listen(sk);
-	} else if (old_state == TCP_LISTEN && new_state != TCP_SYN_RECV && watched_as(sk)) {
-		note_listening(sk, 0); /* a child leaves LISTEN too, towards SYN_RECV */
+	} else if (old_state == TCP_LISTEN && new_state != TCP_SYN_RECV) {
+		on_unlisten(sk); /* a child leaves LISTEN too, towards SYN_RECV */
 	}
 	if (new_state != TCP_ESTABLISHED && new_state != TCP_CLOSE)
 		return 0;

@@ -75,6 +75,7 @@ struct ttft {
 
 struct conn {
 	u64 cookie;
+	u64 listener;	   /* the address of its struct sock, if it is one: a child begins as a copy */
 	u64 established;   /* ns; 0 where the connection is older than the agent */
 	u64 accepted;	   /* ns; 0 where unknown */
 	u64 unaccepted;	   /* ns, the last time it was seen waiting to be accepted */
@@ -97,6 +98,8 @@ struct conn {
 	u32 port;	  /* index into ports */
 	u32 rwnd_jiffies; /* when it was marked */
 	u32 sndbuf_jiffies;
+	u32 drops; /* of a listener: connections refused when it was marked */
+	u32 walk;  /* the last one that has counted it */
 	u32 write_head;
 	u32 write_tail;
 	u32 step_count;
@@ -116,6 +119,15 @@ struct {
 	__type(key, int);
 	__type(value, struct conn);
 } conns SEC(".maps");
+
+/* What its port refused before is not counted. */
+static __always_inline void mark_listener(struct conn *c, struct sock *sk, u32 port)
+{
+	c->role = ROLE_LISTENER;
+	c->listener = (u64)sk;
+	c->drops = sk->sk_drops.counter;
+	c->port = port;
+}
 
 static __always_inline struct conn *conn_of(const struct sock *sk)
 {

@@ -30,8 +30,9 @@ struct port {
 	u64 untimed;	 /* requests that were answered, their times unknown */
 	u64 accept_arrivals;
 	u64 accept_high_water;
-	u64 accept_unknown; /* those whose wait could not be bounded */
-	u64 accept_emfile;  /* accept failed for want of descriptors */
+	u64 accept_unknown;   /* those whose wait could not be bounded */
+	u64 accept_emfile;    /* accept failed for want of descriptors */
+	u64 accept_overflows; /* of listeners that are closed: connections refused since they were marked */
 	u64 retransmits;
 	u64 resets_sent;
 	u64 resets_received;
@@ -64,8 +65,13 @@ struct {
 	__type(value, struct port);
 } ports SEC(".maps");
 
-/* What the open connections of a port add up to; made anew by each walk. */
-struct open_conns {
+/* What the open sockets of a port add up to; made anew by each walk. */
+struct open_sockets {
+	u64 walk; /* its number, set before it */
+	u64 listeners;
+	u64 accept_depth;
+	u64 accept_limit;
+	u64 accept_overflows; /* since they were marked */
 	u64 established;
 	u64 rwnd_jiffies;
 	u64 sndbuf_jiffies;
@@ -75,8 +81,18 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_PORTS);
 	__type(key, u32);
-	__type(value, struct open_conns);
+	__type(value, struct open_sockets);
 } open_map SEC(".maps");
+
+/* The index under which the socket's port is watched now, or nothing. */
+static __always_inline u32 *watched_as(struct sock *sk)
+{
+	struct watch_key key = {};
+
+	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	key.port = sk->__sk_common.skc_num;
+	return bpf_map_lookup_elem(&watch_map, &key);
+}
 
 static __always_inline struct port *port_of(u32 index)
 {

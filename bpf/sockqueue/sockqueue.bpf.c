@@ -322,19 +322,9 @@ struct sock_line {
 	u64 read;
 	u64 written;
 	u64 left;
-	u32 port; /* index into ports */
 	u32 state;
-	u32 depth;
-	u32 limit;
-	u32 rwnd_jiffies;
-	u32 sndbuf_jiffies;
-	u32 retransmits;
-	u32 drops; /* connections that a listener refused */
-	u32 netns;
-	u16 local_port;
-	u16 remote_port;
 	u8 marked; /* by this run */
-	u8 reserved[7];
+	u8 reserved[3];
 };
 
 const struct sock_line *unused_sock_line __attribute__((unused));
@@ -356,59 +346,73 @@ static __always_inline void mark_new(struct conn *c, struct tcp_sock *tp, u32 po
 }
 
 /* One line for a socket of a watched port. */
-static __always_inline void tell(struct sock_line *l, struct conn *c, struct tcp_sock *tp)
+static __always_inline void tell(struct sock_line *l, struct tcp_sock *tp)
 {
-	struct sock_common *skc = &tp->inet_conn.icsk_inet.sk.__sk_common;
-
-	l->state = skc->skc_state;
+	l->state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	l->cookie = bpf_get_socket_cookie(tp);
-	l->port = c->port;
 	l->jiffies = bpf_jiffies64();
 	l->ktime = bpf_ktime_get_ns();
 	l->arrived = pos_arrived(tp);
 	l->read = pos_read(tp);
 	l->written = pos_written(tp);
 	l->left = pos_left(tp);
-	l->depth = tp->inet_conn.icsk_inet.sk.sk_ack_backlog;
-	l->limit = tp->inet_conn.icsk_inet.sk.sk_max_ack_backlog;
-	l->rwnd_jiffies = tp->chrono_stat[1] - (c->role == ROLE_CONN ? c->rwnd_jiffies : 0);
-	l->sndbuf_jiffies = tp->chrono_stat[2] - (c->role == ROLE_CONN ? c->sndbuf_jiffies : 0);
-	l->retransmits = tp->total_retrans;
-	l->drops = tp->inet_conn.icsk_inet.sk.sk_drops.counter;
-	l->netns = skc->skc_net.net->ns.inum;
-	l->local_port = skc->skc_num;
-	l->remote_port = bpf_ntohs(skc->skc_dport);
 }
 
-/* Walks the marked sockets of all network namespaces: a line for each listener; of
- * connections the sums. */
-SEC("iter/bpf_sk_storage_map")
-int survey(struct bpf_iter__bpf_sk_storage_map *ctx)
+static __always_inline void count_listener(struct open_sockets *open, struct conn *c, struct tcp_sock *tp)
 {
-	struct conn *c = ctx->value;
-	struct sock *sk = ctx->sk;
-	struct sock_line l = {};
-	struct open_conns *open;
-	struct tcp_sock *tp;
-	u32 port;
+	struct sock *sk = &tp->inet_conn.icsk_inet.sk;
 
-	if (!sk || !c)
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
-		return 0;
-	if (sk->__sk_common.skc_state == TCP_LISTEN) {
-		tell(&l, c, tp);
-		bpf_seq_write(ctx->meta->seq, &l, sizeof(l));
-		return 0;
-	}
-	port = c->port;
-	open = bpf_map_lookup_elem(&open_map, &port);
-	if (!open || sk->__sk_common.skc_state != TCP_ESTABLISHED || c->role != ROLE_CONN)
-		return 0;
+	COUNT(open->listeners);
+	__sync_fetch_and_add(&open->accept_depth, sk->sk_ack_backlog);
+	__sync_fetch_and_add(&open->accept_limit, sk->sk_max_ack_backlog);
+	__sync_fetch_and_add(&open->accept_overflows, (u32)sk->sk_drops.counter - c->drops);
+}
+
+static __always_inline void count_conn(struct open_sockets *open, struct conn *c, struct tcp_sock *tp)
+{
 	COUNT(open->established);
 	__sync_fetch_and_add(&open->rwnd_jiffies, tp->chrono_stat[1] - c->rwnd_jiffies);
 	__sync_fetch_and_add(&open->sndbuf_jiffies, tp->chrono_stat[2] - c->sndbuf_jiffies);
+}
+
+/* Walks the marked sockets of all network namespaces and adds up what they are at. A
+ * line for each would stop the walk in the midst of a bucket whenever the reader's
+ * buffer is full; it goes on by counting, and what came or went meanwhile makes it
+ * find a socket twice or not at all. In one piece it may do so too, if rarely: the
+ * memory of a socket that closes is used again at once. Hence the number of the walk;
+ * what is missed is found by the next. The only line, at the end, has the clocks. */
+SEC("iter/bpf_sk_storage_map")
+int survey(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct open_sockets *open;
+	struct sock *sk = ctx->sk;
+	struct sock_line l = {};
+	struct tcp_sock *tp;
+	struct conn *c;
+	u32 port, *watched;
+
+	if (!sk) {
+		l.jiffies = bpf_jiffies64();
+		l.ktime = bpf_ktime_get_ns();
+		bpf_seq_write(ctx->meta->seq, &l, sizeof(l));
+		return 0;
+	}
+	tp = bpf_skc_to_tcp_sock(sk);
+	c = tp ? bpf_sk_storage_get(&conns, tp, 0, 0) : 0;
+	if (!c)
+		return 0;
+	port = c->port;
+	open = bpf_map_lookup_elem(&open_map, &port);
+	if (!open || c->walk == (u32)open->walk)
+		return 0;
+	c->walk = open->walk;
+	if (c->role == ROLE_CONN && sk->__sk_common.skc_state == TCP_ESTABLISHED) {
+		count_conn(open, c, tp);
+	} else if (c->role == ROLE_LISTENER && sk->__sk_common.skc_state == TCP_LISTEN && c->listener == (u64)sk) {
+		watched = watched_as(sk);
+		if (watched && *watched == port) /* the index may be another port's by now */
+			count_listener(open, c, tp);
+	}
 	return 0;
 }
 
@@ -445,16 +449,15 @@ int mark(struct bpf_iter__tcp *ctx)
 		lost(LOST_CONN_STORAGE);
 		return 0;
 	}
-	if (!c->role) {
-		l.marked = 1;
-		if (state == TCP_ESTABLISHED) {
-			mark_new(c, tp, *port);
-		} else {
-			c->role = ROLE_LISTENER;
-		}
+	l.marked = !c->role;
+	if (state == TCP_LISTEN) {
+		if (l.marked || c->port != *port)
+			mark_listener(c, &tp->inet_conn.icsk_inet.sk, *port);
+	} else if (l.marked) {
+		mark_new(c, tp, *port);
 	}
 	c->port = *port;
-	tell(&l, c, tp);
+	tell(&l, tp);
 	bpf_seq_write(ctx->meta->seq, &l, sizeof(l));
 	return 0;
 }

@@ -60,84 +60,68 @@ func LeftLater(m *bpf.Maps) ladder.Signal {
 
 // Socket is what the kernel's list says of one socket of a watched port.
 type Socket struct {
-	Cookie         uint64
-	Port           int // index of the watched port
-	State          uint32
-	LocalPort      uint16
-	RemotePort     uint16
-	Depth, Limit   uint32 // of a listener's accept queue
-	Arrived, Read  uint64 // positions
-	Written, Left  uint64
-	RwndJiffies    uint32 // time limited by the peer's window since it was marked
-	SndbufJiffies  uint32 // time limited by the send buffer
-	Retransmits    uint32
-	Drops          uint32 // connections that a listener has refused since it began
-	NetNS          uint32
-	Jiffies, Ktime uint64
-	Marked         bool // by this run
+	Cookie        uint64
+	State         uint32
+	Arrived, Read uint64 // positions
+	Written, Left uint64
+	Marked        bool // by this run
+	Clocks
 }
 
-// The TCP states that Mark reports.
-const (
-	Established = 1
-	Listen      = 10
-)
+// Clocks is the kernel's time in both its forms.
+type Clocks struct {
+	Jiffies uint64
+	Ktime   uint64 // ns, CLOCK_MONOTONIC
+}
+
+// Established is a TCP state that Mark reports.
+const Established = 1
 
 // Marker marks the sockets that are older than the agent.
 type Marker struct {
-	maps     *bpf.Maps
-	iter     *bpf.Iterator
-	survey   *bpf.Iterator // nil: noSurvey says why
-	noSurvey error
+	maps         *bpf.Maps
+	mark, survey *bpf.Iterator
 }
 
 // NewMarker loads the iterators.
 func NewMarker(m *bpf.Maps) (*Marker, error) {
-	it, err := m.NewIterator(loadSockqueue, "mark")
+	mark, err := m.NewIterator(loadSockqueue, "mark")
 	if err != nil {
-		return nil, fmt.Errorf("loading the socket iterator: %w", err)
+		return nil, fmt.Errorf("loading the iterator of TCP sockets: %w", err)
 	}
-	k := &Marker{maps: m, iter: it}
-	k.survey, k.noSurvey = m.NewConnIterator(loadSockqueue, "survey")
-	return k, nil
+	survey, err := m.NewConnIterator(loadSockqueue, "survey")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("loading the iterator of marked sockets: %w", err), mark.Close())
+	}
+	return &Marker{m, mark, survey}, nil
 }
 
 // Close unloads the iterators.
-func (k *Marker) Close() error {
-	if k.survey == nil {
-		return k.iter.Close()
-	}
-	return errors.Join(k.iter.Close(), k.survey.Close())
-}
+func (k *Marker) Close() error { return errors.Join(k.mark.Close(), k.survey.Close()) }
 
 // Mark walks the TCP sockets of the calling thread's network namespace, marks
 // those of watched ports, and hands each to f.
-func (k *Marker) Mark(f func(Socket)) error { return k.iter.Run(each(f)) }
+func (k *Marker) Mark(f func(Socket)) error { return k.mark.Run(each(f)) }
 
 // Survey walks the marked sockets of all network namespaces, which takes no right to
-// enter them, hands the listeners to f, and returns what the connections add up to, by
-// port index. An error means that this kernel has no such walk.
-func (k *Marker) Survey(f func(Socket)) (map[int]bpf.OpenConns, error) {
-	if k.noSurvey != nil {
-		return nil, k.noSurvey
-	}
+// enter them, and returns what they add up to, by port index, and when that was.
+func (k *Marker) Survey() (open map[int]bpf.OpenSockets, at Clocks, err error) {
 	if err := k.maps.ForgetOpen(); err != nil {
-		return nil, err
+		return nil, at, err
 	}
-	if err := k.survey.Run(each(f)); err != nil {
-		return nil, err
+	if err := k.survey.Run(each(func(end Socket) { at = end.Clocks })); err != nil {
+		return nil, at, err
 	}
-	return k.maps.Open()
+	open, err = k.maps.Open()
+	return open, at, err
 }
 
 func each(f func(Socket)) func(io.Reader) error {
 	return func(r io.Reader) error {
 		return bpf.ReadEach(r, func(l *sockqueueSockLine) {
 			f(Socket{
-				Cookie: l.Cookie, Port: int(l.Port), State: l.State, LocalPort: l.LocalPort, RemotePort: l.RemotePort,
-				Depth: l.Depth, Limit: l.Limit, Arrived: l.Arrived, Read: l.Read, Written: l.Written, Left: l.Left,
-				RwndJiffies: l.RwndJiffies, SndbufJiffies: l.SndbufJiffies, Retransmits: l.Retransmits, Drops: l.Drops, NetNS: l.Netns,
-				Jiffies: l.Jiffies, Ktime: l.Ktime, Marked: l.Marked != 0,
+				Cookie: l.Cookie, State: l.State, Arrived: l.Arrived, Read: l.Read, Written: l.Written, Left: l.Left,
+				Marked: l.Marked != 0, Clocks: Clocks{l.Jiffies, l.Ktime},
 			})
 		})
 	}

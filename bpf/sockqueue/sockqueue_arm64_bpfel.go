@@ -14,27 +14,17 @@ import (
 )
 
 type sockqueueSockLine struct {
-	_             structs.HostLayout
-	Cookie        uint64
-	Jiffies       uint64
-	Ktime         uint64
-	Arrived       uint64
-	Read          uint64
-	Written       uint64
-	Left          uint64
-	Port          uint32
-	State         uint32
-	Depth         uint32
-	Limit         uint32
-	RwndJiffies   uint32
-	SndbufJiffies uint32
-	Retransmits   uint32
-	Drops         uint32
-	Netns         uint32
-	LocalPort     uint16
-	RemotePort    uint16
-	Marked        uint8
-	Reserved      [7]uint8
+	_        structs.HostLayout
+	Cookie   uint64
+	Jiffies  uint64
+	Ktime    uint64
+	Arrived  uint64
+	Read     uint64
+	Written  uint64
+	Left     uint64
+	State    uint32
+	Marked   uint8
+	Reserved [3]uint8
 }
 
 // Names of all BPF objects in the ELF.
