@@ -134,6 +134,8 @@ func (s *Session) measure(how Reading) (*measured, error) {
 	}
 	if s.missing == nil {
 		m.Streams = s.seen.slowest(s.targets)
+	}
+	if walk != nil { // else nobody knows which ports still have connections
 		if err := s.retire(func(index int) int { return int(walk[index].Established) }); err != nil {
 			return nil, err
 		}
@@ -145,7 +147,7 @@ func (s *Session) measure(how Reading) (*measured, error) {
 	return m, nil
 }
 
-// walk returns what the sockets say now, by target.
+// walk returns what the sockets say now, by target, or nil where it failed.
 func (s *Session) walk() map[int]bpf.OpenSockets {
 	open, at, err := s.sockets.Survey()
 	if err != nil {

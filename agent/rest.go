@@ -84,7 +84,7 @@ func (s *Session) tell(t *target, n *news, now bpf.OpenSockets) (resting bool, e
 
 // walked is what the last walk over the sockets found.
 type walked struct {
-	open map[int]bpf.OpenSockets // by target
+	open map[int]bpf.OpenSockets // by target; nil: it failed
 	at   time.Time
 }
 
@@ -99,7 +99,10 @@ func (s *Session) survey(list []news) map[int]bpf.OpenSockets {
 		still = still && o.AcceptDepth == 0
 	}
 	if !still {
-		*w = walked{s.walk(), time.Now()}
+		*w = walked{open: s.walk()}
+		if w.open != nil {
+			w.at = time.Now()
+		}
 	}
 	return w.open
 }
