@@ -104,8 +104,8 @@ func (s *Session) measure(how Reading) (*measured, error) {
 	}
 	around := s.around()
 	for i, t := range s.targets.list {
-		l, walked := walk[t.index]
-		if resting, err := s.tell(t, &list[i], l); err != nil {
+		open, found := walk[t.index]
+		if resting, err := s.tell(t, &list[i], open); err != nil {
 			return nil, err
 		} else if resting {
 			r := rest{At: i, Port: t.Port, NetNS: t.NetNS}
@@ -120,13 +120,13 @@ func (s *Session) measure(how Reading) (*measured, error) {
 		if t.inside != 0 {
 			p.Accept.Somaxconn = around.somaxconn(t)
 		}
-		if walked {
-			p.Accept.Depth, p.Accept.Limit, p.Accept.Listeners = l.AcceptDepth, l.AcceptLimit, int(l.Listeners)
+		if found {
+			p.Accept.Depth, p.Accept.Limit, p.Accept.Listeners = open.AcceptDepth, open.AcceptLimit, int(open.Listeners)
 		}
 		if f := list[i].figures; f != nil {
 			s.fill(&p, t, f)
-			if walked {
-				s.fillOpen(&p, t, f, l)
+			if found {
+				s.fillOpen(&p, t, f, open)
 			}
 		}
 		s.fillNode(&p, t, around)
@@ -218,12 +218,11 @@ func (s *Session) fill(p *diagnosis.Port, t *target, f *bpf.PortFigures) {
 // fillOpen adds the figures of which each open socket has its part and the closed ones
 // have left theirs. One that closes between the two readings may be in neither, or in
 // both: so none of these goes back.
-func (s *Session) fillOpen(p *diagnosis.Port, t *target, f *bpf.PortFigures, l bpf.OpenSockets) {
+func (s *Session) fillOpen(p *diagnosis.Port, t *target, f *bpf.PortFigures, open bpf.OpenSockets) {
 	m := &t.most
-	m.overflows = max(m.overflows, f.AcceptOverflows+l.AcceptOverflows)
-	m.rwnd, m.sndbuf = max(m.rwnd, f.RwndJiffies+l.RwndJiffies), max(m.sndbuf, f.SndbufJiffies+l.SndbufJiffies)
-	overflows := m.overflows
-	p.Accept.Overflows = &overflows
+	m.overflows = max(m.overflows, f.AcceptOverflows+open.AcceptOverflows)
+	m.rwnd, m.sndbuf = max(m.rwnd, f.RwndJiffies+open.RwndJiffies), max(m.sndbuf, f.SndbufJiffies+open.SndbufJiffies)
+	p.Accept.Overflows = new(m.overflows)
 	if j := s.seen.jiffy(); j > 0 {
 		rwnd, sndbuf := time.Duration(m.rwnd)*j, time.Duration(m.sndbuf)*j
 		p.Loss.RwndLimited, p.Loss.SndbufLimited = &rwnd, &sndbuf

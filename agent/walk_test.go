@@ -21,11 +21,7 @@ func TestWalkUnderChurn(t *testing.T) {
 	var ports []uint16
 	var addrs []string
 	for range listeners {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
+		l := listen(t)
 		go func() {
 			for {
 				c, err := l.Accept()
@@ -35,7 +31,7 @@ func TestWalkUnderChurn(t *testing.T) {
 				go func() { _, _ = c.Read(make([]byte, 1)); c.Close() }()
 			}
 		}()
-		ports = append(ports, uint16(l.Addr().(*net.TCPAddr).Port))
+		ports = append(ports, l.port)
 		addrs = append(addrs, l.Addr().String())
 	}
 	s := open(t, Options{Watch: Watch{Ports: ports}})

@@ -84,7 +84,7 @@ func (m *Maps) ForgetOpen() error {
 	m.walks++
 	empty := make([]mapsOpenSockets, MaxPorts)
 	for i := range empty {
-		empty[i].Walk = uint64(m.walks)
+		empty[i].Walk = m.walks
 	}
 	if _, err := m.collection.Maps["open_map"].BatchUpdate(m.openKeys(), empty, nil); err != nil {
 		return fmt.Errorf("emptying the sums of open sockets: %w", err)

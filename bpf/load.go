@@ -19,7 +19,7 @@ import (
 type Maps struct {
 	collection *ebpf.Collection
 	programs   map[string]*ebpf.Program // attached, by name
-	walks      uint32                   // over the open sockets
+	walks      uint64                   // over the open sockets
 
 	reading sync.Mutex
 	port    mapsPort // what is being read: 100 KiB, used again and again

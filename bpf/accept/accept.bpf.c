@@ -98,10 +98,8 @@ static __always_inline void on_unlisten(struct sock *sk)
 	note_listening(sk, 0);
 	c = conn_of(sk);
 	p = port_of(*port);
-	if (c && p && c->role == ROLE_LISTENER && c->port == *port) {
-		__sync_fetch_and_add(&p->accept_overflows, (u32)sk->sk_drops.counter - c->drops);
-		c->drops = sk->sk_drops.counter;
-	}
+	if (c && p && c->role == ROLE_LISTENER && c->port == *port)
+		__sync_fetch_and_add(&p->accept_overflows, refused(c, sk));
 }
 
 /* inet_sk_set_state(), for every change of state of every TCP socket. */

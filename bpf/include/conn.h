@@ -129,6 +129,12 @@ static __always_inline void mark_listener(struct conn *c, struct sock *sk, u32 p
 	c->port = port;
 }
 
+/* Connections that the listener has refused since then. */
+static __always_inline u32 refused(const struct conn *c, const struct sock *sk)
+{
+	return (u32)sk->sk_drops.counter - c->drops;
+}
+
 static __always_inline struct conn *conn_of(const struct sock *sk)
 {
 	return bpf_sk_storage_get(&conns, (void *)sk, 0, 0);

@@ -365,7 +365,7 @@ static __always_inline void count_listener(struct open_sockets *open, struct con
 	COUNT(open->listeners);
 	__sync_fetch_and_add(&open->accept_depth, sk->sk_ack_backlog);
 	__sync_fetch_and_add(&open->accept_limit, sk->sk_max_ack_backlog);
-	__sync_fetch_and_add(&open->accept_overflows, (u32)sk->sk_drops.counter - c->drops);
+	__sync_fetch_and_add(&open->accept_overflows, refused(c, sk));
 }
 
 static __always_inline void count_conn(struct open_sockets *open, struct conn *c, struct tcp_sock *tp)
@@ -387,8 +387,8 @@ int survey(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct open_sockets *open;
 	struct sock *sk = ctx->sk;
 	struct sock_line l = {};
+	struct conn *c = ctx->value;
 	struct tcp_sock *tp;
-	struct conn *c;
 	u32 port, *watched;
 
 	if (!sk) {
@@ -398,8 +398,7 @@ int survey(struct bpf_iter__bpf_sk_storage_map *ctx)
 		return 0;
 	}
 	tp = bpf_skc_to_tcp_sock(sk);
-	c = tp ? bpf_sk_storage_get(&conns, tp, 0, 0) : 0;
-	if (!c)
+	if (!tp || !c)
 		return 0;
 	port = c->port;
 	open = bpf_map_lookup_elem(&open_map, &port);
